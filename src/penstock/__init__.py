@@ -1,0 +1,47 @@
+"""Penstock: rate limits, decided in tens of nanoseconds.
+
+>>> from penstock import Limiter
+>>> limiter = Limiter("100/minute")
+>>> decision = limiter.hit("user:42")
+>>> decision.allowed
+True
+"""
+
+from penstock import _mode as _mode  # first: it decides which core the others find
+from penstock._version import __version__
+from penstock.async_limiter import AsyncLimiter
+from penstock.clock import Clock, MonotonicClock, WallClock
+from penstock.decision import Decision
+from penstock.errors import (
+    InvalidCost,
+    InvalidKey,
+    LimitError,
+    LimitExceeded,
+    PenstockError,
+    StoreError,
+    StoreFileError,
+    UnsupportedLimit,
+)
+from penstock.limit import Limit
+from penstock.limiter import Limiter
+from penstock.stores.memory import MemoryStore
+
+__all__ = [
+    "AsyncLimiter",
+    "Clock",
+    "Decision",
+    "InvalidCost",
+    "InvalidKey",
+    "Limit",
+    "LimitError",
+    "LimitExceeded",
+    "Limiter",
+    "MemoryStore",
+    "MonotonicClock",
+    "PenstockError",
+    "StoreError",
+    "StoreFileError",
+    "UnsupportedLimit",
+    "WallClock",
+    "__version__",
+]

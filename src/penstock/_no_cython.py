@@ -1,0 +1,24 @@
+"""Cython's class decorators where Cython is not installed: they do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def freelist(size: int) -> Callable[[T], T]:
+    return lambda kind: kind
+
+
+def no_gc(kind: T) -> T:
+    return kind
+
+
+def final(kind: T) -> T:
+    return kind
+
+
+def cclass(kind: T) -> T:
+    return kind

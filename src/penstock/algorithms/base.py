@@ -1,0 +1,67 @@
+"""What every algorithm is: a pure step from state, cost and time to a decision.
+
+``state`` is a row of 64-bit integers. ``state[0]`` is the time at which the row
+means nothing any more: from then on the key is as good as new and its place in
+the store is free. A row of zeros is a key that was never seen.
+
+Compiled, ``state`` is a pointer into the store's table; uncompiled it is a
+`Words`. Both are indexed from 0, and ``state + 2`` is the row from its third
+word on, so that one algorithm can keep its own words before another's.
+
+The clock may step back. No algorithm grants more for that: in time that went
+forwards, no more is admitted than the limit allows. And none stays stuck for
+longer than its own memory: state from a future that was taken back is moved to
+the present.
+"""
+
+from __future__ import annotations
+
+from penstock.algorithms.words import FOREVER, REFUSED, Words
+from penstock.decision import Decision
+from penstock.limit import Limit
+
+
+class Algorithm:
+    """One limit's rule. Made once for each limit and store; holds no key's state."""
+
+    def __init__(self, limit: Limit) -> None:
+        self.limit = limit
+        self.words = 1
+        self.most_words = 1
+        self.length_at = -1
+        self.most = limit.amount
+        self.wall = False
+        self.valid_from = 0
+        self.valid_until = FOREVER
+
+    def start(self, now: int) -> None:
+        """Called once, with the time at which the limit comes into force."""
+
+    def refresh(self, now: int) -> None:
+        """Called before `decide` when ``now`` lies outside ``valid_from .. valid_until``."""
+
+    def decide(
+        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+    ) -> int:
+        """Fill ``out`` for a request of ``cost`` at ``now``, and book it if ``take``.
+
+        ``extra`` units are allowed beyond the limit (a soft limit's overrun).
+        ``cost`` is at most ``most + 1``. Without ``take`` nothing is written.
+        Answers ALLOWED, REFUSED, or NO_ROOM when the row must grow before this
+        can be booked; then nothing that matters was written either.
+        """
+        return REFUSED
+
+    def charge(self, state: Words, cost: int, now: int) -> int:
+        """Book ``cost`` whether it fits or not: it has been used already."""
+        return REFUSED
+
+    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+        """Give ``cost`` back, never beyond full.
+
+        With the ``mark`` of the decision that took it, give back only what that
+        still weighs: part of it may have come back by itself since.
+        """
+
+    def carry(self, old: Words, new: Words) -> None:
+        """Move a row that has grown: ``new`` is zero but for its length."""

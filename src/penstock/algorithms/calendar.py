@@ -1,0 +1,76 @@
+"""Where windows begin and end: multiples of a period, or the calendar of a time zone.
+
+A calendar window is the hour, day, week (from Monday), month or year in which a
+moment lies, as a clock on the wall of that zone shows it. Where daylight saving
+moves that clock, a day has 23 or 25 hours. An hour or a minute has its ordinary
+length: the one that a zone repeats in autumn counts as two.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+from penstock.durations import HOUR, MINUTE, SECOND
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def epoch_window(now: int, period: int) -> tuple[int, int, int]:
+    """Start and end of the window that holds ``now``, and the end of the next one."""
+    start = now // period * period
+    return start, start + period, start + 2 * period
+
+
+def calendar_window(now: int, unit: str, zone: ZoneInfo) -> tuple[int, int, int]:
+    """The same for a calendar window of ``unit`` in ``zone``."""
+    if unit in ("minute", "hour"):
+        return _clock_window(now, MINUTE if unit == "minute" else HOUR, zone)
+    local = (_EPOCH + timedelta(seconds=now // SECOND)).astimezone(zone)
+    day = _first_day(local, unit)
+    start, end = _instant(day, zone), _instant(_step(day, unit), zone)
+    if end <= now:
+        # Clocks went back over midnight: the date on them has begun once already.
+        day = _step(day, unit)
+        start, end = end, _instant(_step(day, unit), zone)
+    return start, end, _instant(_step(_step(day, unit), unit), zone)
+
+
+def _clock_window(now: int, period: int, zone: ZoneInfo) -> tuple[int, int, int]:
+    """Minutes and hours by the zone's offset in force, which may be a half hour."""
+    local = (_EPOCH + timedelta(seconds=now // SECOND)).astimezone(zone)
+    offset = local.utcoffset()
+    assert offset is not None  # ZoneInfo always knows one
+    shift = (offset.days * 86_400 + offset.seconds) * SECOND
+    start = (now + shift) // period * period - shift
+    return start, start + period, start + 2 * period
+
+
+def _first_day(local: datetime, unit: str) -> datetime:
+    day = datetime(local.year, local.month, local.day)
+    if unit == "week":
+        return day - timedelta(days=day.weekday())
+    if unit == "month":
+        return day.replace(day=1)
+    if unit == "year":
+        return day.replace(month=1, day=1)
+    return day
+
+
+def _step(first: datetime, unit: str) -> datetime:
+    """The first day of the following window."""
+    if unit == "month":
+        return (first + timedelta(days=31)).replace(day=1)
+    if unit == "year":
+        return first.replace(year=first.year + 1)
+    return first + timedelta(days=7 if unit == "week" else 1)
+
+
+def _instant(day: datetime, zone: ZoneInfo) -> int:
+    """When ``day`` begins in ``zone``: the first moment that its clocks show that date.
+
+    Midnight itself may not exist (a zone that springs forward at 0:00). Reading
+    it with the offset from before the change names the moment of the change.
+    """
+    seconds = (day.replace(tzinfo=zone, fold=0) - _EPOCH) // timedelta(seconds=1)
+    return seconds * SECOND

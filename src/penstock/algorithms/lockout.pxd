@@ -1,0 +1,29 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from penstock.algorithms.base cimport Algorithm
+from penstock.decision cimport Decision
+
+cdef int REFUSED, NO_ROOM
+cdef int64_t UNTIL, INNER
+
+
+cdef class Lockout(Algorithm):
+    cdef Algorithm inner
+    cdef int64_t length
+
+    cpdef start(self, int64_t now)
+    cpdef refresh(self, int64_t now)
+    @cython.locals(until=int64_t, answer=int)
+    cdef int decide(
+        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
+    ) noexcept nogil
+    cdef int64_t locked_until(self, int64_t* state, int64_t now) noexcept nogil
+    cdef void remember(self, int64_t* state, int64_t until) noexcept nogil
+    @cython.locals(answer=int)
+    cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
+    cdef void refund(
+        self, int64_t* state, int64_t cost, int64_t now, int64_t mark
+    ) noexcept nogil
+    @cython.locals(index=int64_t)
+    cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil

@@ -1,0 +1,96 @@
+"""Lockout: after a refusal, nothing for a while.
+
+    state = [end of memory, locked until, the guarded algorithm's own words]
+
+Whatever comes while the door is shut is refused and changes nothing, not even
+the length of the lockout. When it opens, the guarded algorithm decides again, by
+what it still remembers: usually nothing. A request that could never be allowed
+(its cost is above the burst) is refused without shutting the door.
+"""
+
+from __future__ import annotations
+
+from penstock.algorithms.base import Algorithm
+from penstock.algorithms.words import NO_ROOM, REFUSED, Words
+from penstock.decision import Decision
+
+UNTIL, INNER = 1, 2
+
+
+class Lockout(Algorithm):
+    def __init__(self, inner: Algorithm) -> None:
+        Algorithm.__init__(self, inner.limit)
+        self.inner = inner
+        self.length = inner.limit.lockout_ns
+        self.words = INNER + inner.words
+        self.most_words = INNER + inner.most_words
+        self.length_at = -1 if inner.length_at < 0 else INNER + inner.length_at
+        self.most = inner.most
+        self.wall = inner.wall
+        self.valid_from = inner.valid_from
+        self.valid_until = inner.valid_until
+
+    def start(self, now: int) -> None:
+        self.inner.start(now)
+
+    def refresh(self, now: int) -> None:
+        self.inner.refresh(now)
+        self.valid_from = self.inner.valid_from
+        self.valid_until = self.inner.valid_until
+
+    def decide(
+        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+    ) -> int:
+        until = self.locked_until(state, now)
+        if until == 0:
+            answer = self.inner.decide(state + INNER, cost, now, extra, take, out)
+            if answer == NO_ROOM:
+                return answer
+            if answer != REFUSED or not take:
+                if take:
+                    self.remember(state, 0)
+                return answer
+            until = now + self.length
+        if take:
+            if state[UNTIL] > until:
+                # The clock stepped back. Charging nothing brings the inner row up to now.
+                self.inner.charge(state + INNER, 0, now)
+            self.remember(state, until)
+        # Would it be allowed when the door opens? Ask for then.
+        if self.inner.decide(state + INNER, cost, until, extra, False, out) == REFUSED:
+            out._retry += until - now
+        else:
+            out._retry = until - now
+        out._allowed = False
+        out._delay = 0
+        out._room = 0
+        out._reset = (state[0] if state[0] > until else until) - now
+        return REFUSED
+
+    def locked_until(self, state: Words, now: int) -> int:
+        """When the door opens, or 0 if it is open; a step back does not prolong it."""
+        if state[0] <= now or state[UNTIL] <= now:
+            return 0
+        return state[UNTIL] if state[UNTIL] < now + self.length else now + self.length
+
+    def remember(self, state: Words, until: int) -> None:
+        state[UNTIL] = until
+        state[0] = until if until > state[INNER] else state[INNER]
+
+    def charge(self, state: Words, cost: int, now: int) -> int:
+        if state[0] <= now:
+            state[UNTIL] = 0
+        answer = self.inner.charge(state + INNER, cost, now)
+        if answer != NO_ROOM:
+            self.remember(state, state[UNTIL])
+        return answer
+
+    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+        if state[0] > now:
+            self.inner.refund(state + INNER, cost, now, mark)
+            self.remember(state, state[UNTIL])
+
+    def carry(self, old: Words, new: Words) -> None:
+        for index in range(INNER):
+            new[index] = old[index]
+        self.inner.carry(old + INNER, new + INNER)

@@ -1,0 +1,31 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from penstock.algorithms.base cimport Algorithm
+from penstock.decision cimport Decision
+
+cdef int REFUSED, ALLOWED, NO_ROOM
+cdef int64_t ENDS, ANEW, INNER
+
+
+cdef class Soft(Algorithm):
+    cdef Algorithm inner
+    cdef int64_t overrun, grace
+
+    cpdef start(self, int64_t now)
+    cpdef refresh(self, int64_t now)
+    @cython.locals(
+        ends=int64_t, anew=int64_t, hard_wait=int64_t, soft_wait=int64_t, answer=int,
+    )
+    cdef int decide(
+        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
+    ) noexcept nogil
+    cdef void keep_reset(self, Decision out, int64_t memory) noexcept nogil
+    cdef void remember(self, int64_t* state, int64_t ends, int64_t anew) noexcept nogil
+    @cython.locals(answer=int)
+    cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
+    cdef void refund(
+        self, int64_t* state, int64_t cost, int64_t now, int64_t mark
+    ) noexcept nogil
+    @cython.locals(index=int64_t)
+    cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil

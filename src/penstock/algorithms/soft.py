@@ -1,0 +1,125 @@
+"""Soft limit: a stated overrun is let through for a stated time, and flagged.
+
+    state = [end of memory, grace ends, grace may begin anew, the algorithm's own words]
+
+The first hit above the limit starts the grace time. Until it ends, ``overrun``
+units more than the limit are let through, marked ``Decision.overrun``. After
+that the limit is hard. A new grace time is to be had once the key has asked for
+nothing above its limit for as long as a grace time lasts.
+"""
+
+from __future__ import annotations
+
+from penstock.algorithms.base import Algorithm
+from penstock.algorithms.words import ALLOWED, NO_ROOM, REFUSED, Words
+from penstock.decision import Decision
+
+ENDS, ANEW, INNER = 1, 2, 3
+
+
+class Soft(Algorithm):
+    def __init__(self, inner: Algorithm) -> None:
+        Algorithm.__init__(self, inner.limit)
+        soft = inner.limit.soft
+        assert soft is not None
+        self.inner = inner
+        self.overrun = soft.overrun
+        self.grace = soft.grace_ns
+        self.words = INNER + inner.words
+        self.most_words = INNER + inner.most_words
+        self.length_at = -1 if inner.length_at < 0 else INNER + inner.length_at
+        self.most = inner.most + soft.overrun
+        self.wall = inner.wall
+        self.valid_from = inner.valid_from
+        self.valid_until = inner.valid_until
+
+    def start(self, now: int) -> None:
+        self.inner.start(now)
+
+    def refresh(self, now: int) -> None:
+        self.inner.refresh(now)
+        self.valid_from = self.inner.valid_from
+        self.valid_until = self.inner.valid_until
+
+    def decide(
+        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+    ) -> int:
+        ends, anew = state[ENDS], state[ANEW]
+        if anew <= now or state[0] <= now:
+            ends = anew = 0
+        elif anew > now + 2 * self.grace:
+            # The clock stepped back: keep what was spent, from now on.
+            ends = ends - (anew - now - 2 * self.grace)
+            anew = now + 2 * self.grace
+        hard_wait = -1
+        if cost <= self.inner.most:
+            answer = self.inner.decide(state + INNER, cost, now, extra, take, out)
+            if answer != REFUSED:
+                if take and answer == ALLOWED:
+                    self.remember(state, ends, anew)
+                self.keep_reset(out, anew - now)
+                return answer
+            hard_wait = out._retry
+        if anew == 0 or now < ends:
+            answer = self.inner.decide(
+                state + INNER, cost, now, extra + self.overrun, take, out
+            )
+            if answer == NO_ROOM:
+                return answer
+            if answer == ALLOWED:
+                out._overrun = True
+                if anew == 0:
+                    ends = now + self.grace
+                    anew = ends + self.grace
+                if take:
+                    self.remember(state, ends, anew)
+                self.keep_reset(out, anew - now)
+                return answer
+            soft_wait = out._retry
+            # In a grace time that runs out first, the hard limit is what counts.
+            if anew == 0 or now + soft_wait < ends:
+                hard_wait = soft_wait
+            elif hard_wait < 0 or now + hard_wait > anew:
+                hard_wait = soft_wait if now + soft_wait > anew else anew - now
+        else:
+            if take:
+                anew = now + self.grace if now + self.grace > anew else anew
+            self.inner.decide(state + INNER, cost, now, extra + self.overrun, False, out)
+            soft_wait = out._retry if out._retry > anew - now else anew - now
+            if hard_wait < 0 or soft_wait < hard_wait:
+                hard_wait = soft_wait
+        if take:
+            self.remember(state, ends, anew)
+        out._allowed = False
+        out._delay = 0
+        out._retry = hard_wait
+        self.keep_reset(out, anew - now)
+        return REFUSED
+
+    def keep_reset(self, out: Decision, memory: int) -> None:
+        """A spent grace time is remembered longer than the units."""
+        if memory > out._reset:
+            out._reset = memory
+
+    def remember(self, state: Words, ends: int, anew: int) -> None:
+        state[ENDS] = ends
+        state[ANEW] = anew
+        state[0] = anew if anew > state[INNER] else state[INNER]
+
+    def charge(self, state: Words, cost: int, now: int) -> int:
+        if state[0] <= now:
+            state[ENDS] = state[ANEW] = 0
+        answer = self.inner.charge(state + INNER, cost, now)
+        if answer != NO_ROOM:
+            self.remember(state, state[ENDS], state[ANEW])
+        return answer
+
+    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+        if state[0] > now:
+            self.inner.refund(state + INNER, cost, now, mark)
+            self.remember(state, state[ENDS], state[ANEW])
+
+    def carry(self, old: Words, new: Words) -> None:
+        for index in range(INNER):
+            new[index] = old[index]
+        self.inner.carry(old + INNER, new + INNER)

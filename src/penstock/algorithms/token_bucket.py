@@ -1,0 +1,143 @@
+"""Token bucket and leaky bucket, kept as GCRA: one integer a key.
+
+The state is the theoretical arrival time (TAT): the moment at which the bucket
+will be full again. With T the time that one unit takes to come back and
+B = burst * T the time that an empty bucket takes:
+
+    tat   = max(TAT, now)                 an idle bucket does not overflow
+    room  = B - (tat - now)               what is in the bucket, as time
+    allow   when cost * T <= room         then TAT = tat + cost * T
+    retry   when room has grown:          cost * T - room
+
+In any interval t, no more than burst + t / T is admitted. T is rounded up to a
+whole nanosecond, so the rate is never above the one asked for, and below it by
+less than one part in T (a tenth of a percent at a million a second).
+
+Regimes. *Debt*: a hit that finds at least one unit may take up to ``debt`` more
+than there are; until refill has paid for it nothing else is admitted. *Charge*
+(what was used is booked, fitting or not) can overdraw as well, by one full
+bucket at most. *Clock stepped back*: TAT is never further ahead than those two
+can bring it, so a bucket heals within that time. *Warm-up*: T falls from three
+times its value to one over the ramp, in steps, and with it grow rate and burst.
+
+A leaky bucket is the same arithmetic seen from below: TAT - now is the line, and
+``delay`` is when this request's turn comes on an evenly paced line.
+"""
+
+from __future__ import annotations
+
+from penstock.algorithms.base import Algorithm
+from penstock.algorithms.words import ALLOWED, NO_MARK, REFUSED, Words
+from penstock.decision import Decision
+from penstock.limit import Limit
+
+COLD = 3
+RAMP_STEPS = 1024
+
+
+class TokenBucket(Algorithm):
+    def __init__(self, limit: Limit) -> None:
+        Algorithm.__init__(self, limit)
+        self.interval = limit.interval_ns
+        self.capacity = limit.burst * self.interval
+        self.debt = limit.debt
+        self.ceiling = 2 * (self.capacity + self.debt * self.interval)
+        self.paced = limit.algorithm == "leaky_bucket"
+        self.most = limit.burst + limit.debt
+        if limit.soft is not None:
+            self.ceiling += limit.soft.overrun * self.interval
+        self.ramp_step = -(-limit.warm_up_ns // RAMP_STEPS)
+        self.ramp_start = 0
+        self.ramp_end = 0
+
+    def start(self, now: int) -> None:
+        self.ramp_start = now
+        self.ramp_end = now + self.ramp_step * RAMP_STEPS
+
+    def decide(
+        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+    ) -> int:
+        interval = self.interval if now >= self.ramp_end else self.ramped(now)
+        tat = state[0]
+        if tat < now:
+            tat = now
+        elif tat > now + self.ceiling:
+            tat = now + self.ceiling
+            if take:
+                state[0] = tat
+        room = self.capacity - (tat - now)
+        need = self.need(cost) * interval
+        out._unit = interval
+        out._mark = tat
+        if need <= room + extra * interval:
+            if take:
+                room -= cost * interval
+                out._delay = tat - now if self.paced else 0
+                tat += cost * interval
+                state[0] = tat
+            else:
+                out._delay = tat - now if self.paced else 0
+            out._allowed = True
+            out._retry = 0
+            out._room = room
+            out._reset = tat - now
+            return ALLOWED
+        out._allowed = False
+        out._delay = 0
+        out._room = room
+        out._reset = tat - now
+        if now >= self.ramp_end:
+            out._retry = need - room - extra * interval
+        else:
+            out._retry = self.ramped_retry(tat, cost, now, extra)
+        return REFUSED
+
+    def need(self, cost: int) -> int:
+        """Units that must be there for a hit of ``cost``: fewer where it may borrow."""
+        if self.debt == 0:
+            return cost
+        if cost > self.debt:
+            return cost - self.debt
+        return 1
+
+    def charge(self, state: Words, cost: int, now: int) -> int:
+        interval = self.interval if now >= self.ramp_end else self.ramped(now)
+        tat = state[0] if state[0] > now else now
+        highest = now + self.ceiling
+        state[0] = tat + cost * interval if cost < (highest - tat) // interval else highest
+        return ALLOWED
+
+    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+        interval = self.interval if now >= self.ramp_end else self.ramped(now)
+        tat = state[0]
+        if tat <= now:
+            return
+        # Had the hit not been, the bucket would have overflowed from `mark` on:
+        # what has refilled since then is not given a second time.
+        late = now - mark if mark != NO_MARK and now > mark else 0
+        back = tat - now
+        if cost <= (back + late) // interval:
+            back = cost * interval - late
+        if back > 0:
+            state[0] = tat - back
+
+    def ramped(self, now: int) -> int:
+        """T at ``now`` while warming up: COLD * T falling to T."""
+        step = (now - self.ramp_start) // self.ramp_step if now > self.ramp_start else 0
+        share = RAMP_STEPS + (COLD - 1) * step
+        return (self.interval * COLD * RAMP_STEPS + share - 1) // share
+
+    def ramped_retry(self, tat: int, cost: int, now: int, extra: int) -> int:
+        """Bisect for the first moment that allows it: T falls while time passes."""
+        low = now
+        high = self.ramp_end if self.ramp_end > tat else tat
+        need = self.need(cost) - extra
+        while high - low > 1:
+            middle = low + (high - low) // 2
+            interval = self.interval if middle >= self.ramp_end else self.ramped(middle)
+            behind = tat - middle if tat > middle else 0
+            if need * interval <= self.capacity - behind:
+                high = middle
+            else:
+                low = middle
+        return high - now

@@ -1,0 +1,19 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+
+cdef class Decision:
+    cdef object _limit
+    cdef bint _allowed
+    cdef bint _overrun
+    cdef bint _degraded
+    cdef readonly int64_t _room     # what is left, in steps of _unit
+    cdef readonly int64_t _unit
+    cdef readonly int64_t _retry    # nanoseconds; -1: never
+    cdef int64_t _reset
+    cdef readonly int64_t _delay
+    cdef readonly int64_t _mark     # where the hit was booked, so that a refund finds it
+
+
+@cython.locals(out=Decision)
+cdef Decision new_decision(object limit)

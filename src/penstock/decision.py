@@ -1,0 +1,121 @@
+"""Decision: the one result of asking, whatever the algorithm or the store.
+
+An algorithm fills it in the units it thinks in (nanoseconds, and ``_room`` in
+steps of ``_unit``); what people read is worked out when they read it, because
+most callers only look at the truth value.
+"""
+
+from __future__ import annotations
+
+from penstock.limit import Limit
+
+try:
+    import cython  # needed to compile this, not to run it
+except ModuleNotFoundError:
+    from penstock import _no_cython as cython  # type: ignore[no-redef]  # stands in for it
+
+
+# One is made on every call: its memory is reused, and the garbage collector need not
+# know it, as it refers to a Limit, which can never refer back.
+@cython.freelist(64)
+@cython.no_gc
+@cython.final
+@cython.cclass
+class Decision:
+    """May this go ahead? ``if decision:`` is all that most callers need.
+
+    - ``allowed``: the answer, also as the truth value
+    - ``limit``: the `Limit` that decided
+    - ``remaining``: whole units that are left now
+    - ``retry_after``: seconds until the same request would be allowed, if nothing
+      else happens to the key: at that instant, not a nanosecond before. 0.0 when
+      allowed, ``None`` when no waiting helps because the cost is above the burst
+    - ``reset_after``: seconds until the key is as good as new
+    - ``last``: this hit took the last unit
+    - ``delay``: seconds to wait before going ahead (leaky bucket: its place in line)
+    - ``overrun``: let through above a soft limit, within its grace time
+    - ``degraded``: decided without the shared store, by its failure policy
+    """
+
+    _limit: Limit
+    _allowed: bool
+    _overrun: bool
+    _degraded: bool
+    _room: int
+    _unit: int
+    _retry: int
+    _reset: int
+    _delay: int
+    _mark: int
+
+    def __bool__(self) -> bool:
+        return self._allowed
+
+    @property
+    def allowed(self) -> bool:
+        return self._allowed
+
+    @property
+    def limit(self) -> Limit:
+        return self._limit
+
+    @property
+    def remaining(self) -> int:
+        return self._room // self._unit if self._room > 0 else 0
+
+    @property
+    def retry_after(self) -> float | None:
+        return None if self._retry < 0 else self._retry / 1e9
+
+    @property
+    def reset_after(self) -> float:
+        return self._reset / 1e9
+
+    @property
+    def last(self) -> bool:
+        return self._allowed and self._room < self._unit
+
+    @property
+    def delay(self) -> float:
+        return self._delay / 1e9
+
+    @property
+    def overrun(self) -> bool:
+        return self._overrun
+
+    @property
+    def degraded(self) -> bool:
+        return self._degraded
+
+    def refused(self, retry: int | None = None) -> Decision:
+        """The same, refused after all; ``retry`` in nanoseconds if that is known better."""
+        out = new_decision(self._limit)
+        out._allowed = False
+        out._room, out._unit, out._reset = self._room, self._unit, self._reset
+        out._retry = self._retry if retry is None else retry
+        out._delay = 0
+        out._mark = self._mark
+        return out
+
+    def __repr__(self) -> str:
+        words = [
+            "allowed" if self._allowed else "refused",
+            f"limit={str(self._limit)!r}",
+            f"remaining={self.remaining}",
+        ]
+        if not self._allowed:
+            words.append(f"retry_after={self.retry_after}")
+        if self._delay:
+            words.append(f"delay={self.delay}")
+        words.append(f"reset_after={self.reset_after}")
+        words += [name for name in ("last", "overrun", "degraded") if getattr(self, name)]
+        return f"<Decision {' '.join(words)}>"
+
+
+def new_decision(limit: Limit) -> Decision:
+    """An empty decision of ``limit``, for an algorithm to fill."""
+    out = Decision.__new__(Decision)
+    out._limit = limit
+    out._overrun = False
+    out._degraded = False
+    return out

@@ -1,0 +1,63 @@
+"""The exceptions that Penstock raises.
+
+::
+
+    PenstockError
+     +-- LimitError     (ValueError)   a limit that makes no sense
+     +-- InvalidKey     (TypeError, ValueError)   not a non-empty str
+     +-- InvalidCost    (TypeError, ValueError)   not a whole number of at least 1
+     +-- StoreError                    a store that cannot do what was asked
+     |    +-- StoreFileError           a shared-memory file that cannot be used
+     |    +-- UnsupportedLimit         a limit that this store cannot hold
+     +-- LimitExceeded                 a guarded call was refused; carries the Decision
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.decision import Decision
+
+
+class PenstockError(Exception):
+    """The root of them all."""
+
+
+class LimitError(PenstockError, ValueError):
+    """A limit that makes no sense: the message says what was wrong and shows a right one."""
+
+
+class InvalidKey(PenstockError, TypeError, ValueError):
+    """A key that is not a non-empty ``str``."""
+
+
+class InvalidCost(PenstockError, TypeError, ValueError):
+    """A cost that is not a whole number of at least 1."""
+
+
+class StoreError(PenstockError):
+    """A store that cannot do what was asked of it."""
+
+
+class StoreFileError(StoreError):
+    """A shared-memory file that cannot be used; the file was left as it was."""
+
+
+class UnsupportedLimit(StoreError, ValueError):
+    """A limit whose state does not fit in this store."""
+
+
+class LimitExceeded(PenstockError):
+    """A guarded call was refused.
+
+    Raised by ``slot``, by the decorator and on entering a refused reservation.
+    ``decision`` says by which limit and for how long.
+    """
+
+    def __init__(self, key: str, decision: Decision) -> None:
+        self.key = key
+        self.decision = decision
+        after = decision.retry_after
+        when = "never at this cost" if after is None else f"retry after {after:.3f} s"
+        super().__init__(f"{key!r} is over its limit of {decision.limit}: {when}")

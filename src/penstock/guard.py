@@ -1,0 +1,94 @@
+"""Guards: a block or a function that runs only when its limit allows it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from penstock.decision import Decision
+from penstock.drivers import drive, drive_async
+from penstock.errors import InvalidKey, LimitExceeded
+from penstock.flow import Flow
+
+Key = str | Callable[..., Any]
+# Begins a wait for a key; each limiter knows by which limit, at what cost, how long.
+Begin = Callable[[str], Flow]
+
+
+class Slot:
+    """``with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
+
+    def __init__(self, begin: Begin, key: str) -> None:
+        self._begin = begin
+        self._key = key
+
+    def _entered(self, decision: Decision) -> Decision:
+        if not decision:
+            raise LimitExceeded(self._key, decision)
+        return decision
+
+    def __enter__(self) -> Decision:
+        return self._entered(drive(self._begin(self._key)))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing to give back: what was taken was used."""
+
+
+class AsyncSlot(Slot):
+    """``async with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
+
+    async def __aenter__(self) -> Decision:
+        return self._entered(await drive_async(self._begin(self._key)))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing to give back: what was taken was used."""
+
+
+def guard(
+    function: Callable[..., Any], key: Key | None, begin: Begin, begin_async: Begin
+) -> Callable[..., Any]:
+    """``function`` behind a slot, sync or async as it is itself."""
+    is_async = inspect.iscoroutinefunction(function)
+    name = _checked(key, function, is_async)
+    if is_async:
+
+        @functools.wraps(function)
+        async def guarded_async(*args: Any, **kwargs: Any) -> Any:
+            found = name(*args, **kwargs) if callable(name) else name
+            if inspect.isawaitable(found):
+                found = await found
+            async with AsyncSlot(begin_async, found):
+                return await function(*args, **kwargs)
+
+        return guarded_async
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        with Slot(begin, name(*args, **kwargs) if callable(name) else name):
+            return function(*args, **kwargs)
+
+    return guarded
+
+
+def _checked(key: Key | None, function: Callable[..., Any], is_async: bool) -> Key:
+    """The key, by default the function's own name, checked while decorating."""
+    if key is None:
+        return f"{function.__module__}.{function.__qualname__}"
+    if not callable(key) and not (isinstance(key, str) and key):
+        raise InvalidKey(f"key is a non-empty str or a function of the call, not {key!r}")
+    if inspect.iscoroutinefunction(key) and not is_async:
+        raise InvalidKey(f"{function.__qualname__} is not async, so its key cannot be either")
+    return key

@@ -1,0 +1,16 @@
+cimport cython
+
+from penstock.decision cimport Decision
+from penstock.stores.base cimport Counters
+
+
+cdef class Limiter:
+    cdef readonly object store
+    cdef readonly Counters default
+    cdef readonly object threads
+    cdef readonly object tasks
+    cdef dict known
+    cdef object __weakref__
+
+    @cython.locals(counters=Counters)
+    cpdef Counters counters(self, limit)

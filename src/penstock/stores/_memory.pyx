@@ -1,0 +1,235 @@
+"""The compiled counters of `MemoryStore`: an algorithm applied to a slot of a table.
+
+Each method finds the key's row, lets the algorithm decide on it and returns,
+without letting go of the GIL and without calling Python code in between: that is
+what makes it atomic. What may call Python (a custom clock, the calendar) comes
+first.
+"""
+
+cimport cython
+from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport int64_t, uint64_t
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, clockid_t, timespec
+
+from penstock.algorithms.base cimport Algorithm
+from penstock.algorithms import words
+from penstock.clock import MONOTONIC, WALL
+from penstock.decision cimport Decision, new_decision
+from penstock.stores._table cimport Bound, Table, entry, fetch, find, mix
+from penstock.stores.base cimport Counters, check_cost, check_key, pick
+
+cdef extern from "Python.h":
+    Py_ssize_t PyUnicode_GET_LENGTH(object key)
+
+cdef enum:
+    BATCH = 64
+
+cdef int NO_ROOM = words.NO_ROOM
+cdef object ONE = 1
+
+
+@cython.final
+cdef class MemoryCounters(Counters):
+    """The counters of one limit, in this process."""
+
+    cdef Table table
+    cdef int64_t* blank        # the row of a key that was never seen
+    cdef clockid_t system      # which of the system's clocks
+    cdef bint custom           # or the user's own
+
+    def __cinit__(self, *args):
+        self.blank = NULL
+
+    def __init__(self, limit, clock, Bound bound):
+        Counters.__init__(self, limit, clock)
+        self.custom = self.clock is not MONOTONIC and self.clock is not WALL
+        self.system = CLOCK_REALTIME if self.clock is WALL else CLOCK_MONOTONIC
+        cdef bint grows = self.algorithm.length_at >= 0
+        self.table = Table(2 if grows else self.algorithm.words, grows, bound)
+        self.blank = <int64_t*> PyMem_RawCalloc(<size_t> self.algorithm.words, 8)
+        if self.blank == NULL:
+            raise MemoryError
+        self.set_length(self.blank, self.algorithm.words)
+        self.algorithm.start(self.now())
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.blank)
+
+    cpdef int64_t now(self) except? -1:
+        cdef timespec time
+        if self.custom:
+            return self.clock.now()
+        clock_gettime(self.system, &time)
+        return <int64_t> time.tv_sec * 1_000_000_000 + time.tv_nsec
+
+    cpdef Decision hit(self, key, cost):
+        cdef int64_t units = whole(cost)
+        if not PyUnicode_CheckExact(key) or PyUnicode_GET_LENGTH(key) == 0:
+            key = check_key(key)
+        return self.take(mix(self.table, key), units, self.ready())
+
+    cpdef Decision peek(self, key, cost):
+        cdef int64_t units = whole(cost)
+        key = check_key(key)
+        return self.look(mix(self.table, key), units, self.ready())
+
+    def charge(self, key, cost):
+        cdef int64_t units = whole(cost)
+        key = check_key(key)
+        cdef int64_t now = self.ready()
+        cdef uint64_t* slot = self.slot(mix(self.table, key), now)
+        while self.algorithm.charge(self.row(slot), units, now) == NO_ROOM:
+            self.grow(slot)
+        self.expire(slot)
+
+    def refund(self, key, cost, int64_t mark=-1):
+        cdef int64_t units = whole(cost)
+        key = check_key(key)
+        cdef uint64_t h = mix(self.table, key)
+        cdef int64_t now = self.ready()
+        cdef uint64_t* slot = find(self.table, h)
+        if slot[0] == h:
+            self.algorithm.refund(self.row(slot), units, now, mark)
+            self.expire(slot)
+
+    def reset(self, key):
+        key = check_key(key)
+        cdef uint64_t h = mix(self.table, key)
+        cdef uint64_t* slot = find(self.table, h)
+        if slot[0] == h:
+            self.table.remove(self.table.directory + entry(self.table, h), slot)
+
+    def hit_many(self, keys, cost):
+        """Hash and prefetch a batch of keys before deciding on the first of them."""
+        cdef int64_t units = whole(cost)
+        cdef uint64_t hashes[BATCH]
+        cdef list names = [check_key(key) for key in keys]
+        cdef list out = []
+        cdef Py_ssize_t start, at, stop
+        cdef int64_t now = self.ready()
+        for start in range(0, len(names), BATCH):
+            stop = min(start + BATCH, len(names))
+            for at in range(start, stop):
+                hashes[at - start] = mix(self.table, names[at])
+                fetch(self.table, hashes[at - start])
+            for at in range(start, stop):
+                out.append(self.take(hashes[at - start], units, now))
+        return out
+
+    def sweep(self, segments):
+        """Look through so many segments for expired keys; how many were dropped."""
+        return self.table.sweep(self.ready(), segments)
+
+    @property
+    def keys(self):
+        return self.table.keys
+
+    @property
+    def bytes(self):
+        return self.table.memory()
+
+    # The rest holds the GIL and calls no Python -------------------------------
+
+    cdef inline int64_t ready(self) except? -1:
+        """The time, with the algorithm prepared for it."""
+        cdef int64_t now = self.now()
+        if now >= self.algorithm.valid_until or now < self.algorithm.valid_from:
+            self.algorithm.refresh(now)
+        return now
+
+    cdef inline Decision take(self, uint64_t h, int64_t cost, int64_t now):
+        cdef Decision out
+        cdef uint64_t* slot
+        if cost > self.algorithm.most:
+            return self.look(h, cost, now)
+        out = new_decision(self.limit)
+        slot = find(self.table, h)
+        if slot[0] != h:
+            slot = self.slot(h, now)
+        while self.algorithm.decide(self.row(slot), cost, now, 0, True, out) == NO_ROOM:
+            self.grow(slot)
+        if self.table.owns:
+            self.expire(slot)
+        return out
+
+    cdef Decision look(self, uint64_t h, int64_t cost, int64_t now):
+        cdef Decision out = new_decision(self.limit)
+        cdef uint64_t* slot = find(self.table, h)
+        cdef int64_t* row = self.row(slot) if slot[0] == h else self.blank
+        cdef bint never = cost > self.algorithm.most
+        if never:
+            cost = self.algorithm.most + 1
+        self.algorithm.decide(row, cost, now, 0, False, out)
+        if never:
+            out._allowed = False
+            out._retry = -1
+        return out
+
+    cdef inline int64_t* row(self, uint64_t* slot) noexcept:
+        return <int64_t*> slot[2] if self.table.owns else <int64_t*> (slot + 1)
+
+    cdef uint64_t* slot(self, uint64_t h, int64_t now) except NULL:
+        """The slot of ``h``, made if there is none."""
+        cdef uint64_t* slot = find(self.table, h)
+        if slot[0] == h:
+            return slot
+        slot = self.table.insert(h, slot, now)
+        if slot == NULL:
+            raise MemoryError
+        if self.table.owns:
+            slot[2] = <uint64_t> self.table.new_row(self.algorithm.words)
+            if slot[2] == 0:
+                raise MemoryError
+            self.set_length(self.row(slot), self.algorithm.words)
+        return slot
+
+    cdef int grow(self, uint64_t* slot) except -1:
+        """Twice the row, as long as the algorithm can use it."""
+        cdef int64_t* old = self.row(slot)
+        cdef int64_t words = min(2 * (old - 1)[0], self.algorithm.most_words)
+        cdef int64_t* row = self.table.new_row(words)
+        if row == NULL:
+            raise MemoryError
+        self.set_length(row, words)
+        self.algorithm.carry(old, row)
+        self.table.free_row(slot)
+        slot[2] = <uint64_t> row
+        return 0
+
+    cdef inline void set_length(self, int64_t* row, int64_t words) noexcept:
+        cdef int64_t at = self.algorithm.length_at
+        if at >= 0:
+            row[at] = words - (at - 1)
+
+    cdef inline void expire(self, uint64_t* slot) noexcept:
+        """Where the row lies elsewhere, its slot repeats when it ends."""
+        if self.table.owns:
+            slot[1] = (<uint64_t*> slot[2])[0]
+
+
+cdef inline int64_t whole(cost) except -1:
+    """Almost every cost is the default, which is always the same object."""
+    return 1 if cost is ONE else check_cost(cost)
+
+
+def hit_all(list wanted):
+    """See `Store.hit_all`; every item's counters are `MemoryCounters`."""
+    cdef MemoryCounters counters
+    cdef Decision best = None
+    cdef bint refused = False
+    cdef list items = [
+        (counters, check_key(key), whole(cost), counters.ready()) for counters, key, cost in wanted
+    ]
+    cdef list looked = []
+    for counters, key, cost, now in items:
+        seen = counters.look(mix(counters.table, key), cost, now)
+        looked.append(seen)
+        refused = refused or not (<Decision> seen)._allowed
+    for item, seen in zip(items, looked):
+        # A limit that refuses takes nothing, but it may want to know (lockout).
+        if not refused or not (<Decision> seen)._allowed:
+            counters, key, cost, now = item
+            best = pick(best, counters.take(mix(counters.table, key), cost, now))
+    return best

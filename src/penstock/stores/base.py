@@ -1,0 +1,113 @@
+"""What a store is: a maker of counters, and the owner of atomicity and time.
+
+A store gives out one `Counters` for each limit; that is where keys are decided
+on. A third-party store subclasses both. `penstock.testing.StoreConformance` is
+the suite that it must pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.algorithms import build
+from penstock.algorithms.base import Algorithm
+from penstock.algorithms.words import NO_MARK
+from penstock.clock import MONOTONIC, WALL, Clock
+from penstock.decision import Decision
+from penstock.errors import InvalidCost, InvalidKey
+from penstock.limit import Limit
+
+# Above every possible burst: a larger cost is answered like this one.
+MOST_COST = 2**62
+
+
+class Counters:
+    """The counters of one limit in one store: key in, decision out.
+
+    Each method is atomic for its key, in every thread and process that shares
+    the store.
+    """
+
+    def __init__(self, limit: Limit, clock: Clock | None) -> None:
+        self.limit = limit
+        self.algorithm: Algorithm = build(limit)
+        if clock is None:
+            clock = WALL if self.algorithm.wall else MONOTONIC
+        self.clock = clock
+
+    def now(self) -> int:
+        """The store's time, in nanoseconds."""
+        return self.clock.now()
+
+    def hit(self, key: str, cost: int) -> Decision:
+        """Decide, and take ``cost`` if it fits."""
+        raise NotImplementedError
+
+    def peek(self, key: str, cost: int) -> Decision:
+        """What `hit` would say, with ``remaining`` as it is now. Changes nothing."""
+        raise NotImplementedError
+
+    def charge(self, key: str, cost: int) -> None:
+        """Take ``cost`` whether it fits or not."""
+        raise NotImplementedError
+
+    def refund(self, key: str, cost: int, mark: int = NO_MARK) -> None:
+        """Give ``cost`` back; see `Algorithm.refund` for ``mark``."""
+        raise NotImplementedError
+
+    def reset(self, key: str) -> None:
+        """Forget the key."""
+        raise NotImplementedError
+
+    def hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
+        """Independent decisions at one moment, in the order of ``keys``."""
+        return [self.hit(key, cost) for key in keys]
+
+
+class Store:
+    """Where state lives."""
+
+    def counters(self, limit: Limit) -> Counters:
+        """The counters of ``limit``: the same object for an equal limit."""
+        raise NotImplementedError
+
+    def hit_all(self, wanted: list[tuple[Counters, str, int]]) -> Decision:
+        """All pass, or none is taken.
+
+        ``wanted`` names no key of the same limit twice. Returns the decision that
+        refused, the one with the longest wait if there are several; else the one
+        with the least remaining.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of files and connections. Stores without any have nothing to do."""
+
+
+def check_key(key: object) -> str:
+    """``key`` as an exact ``str``, or an error that says what it is instead."""
+    if isinstance(key, str):
+        if key:
+            return str.__str__(key)
+        raise InvalidKey("a key is a non-empty str, this one is empty")
+    raise InvalidKey(f"a key is a non-empty str, not {type(key).__name__}: {key!r:.100}")
+
+
+def check_cost(cost: object) -> int:
+    """``cost`` as a whole number of at least 1, or an error."""
+    if type(cost) is not int:
+        raise InvalidCost(f"cost is a whole number of at least 1, not {cost!r:.100}")
+    if cost < 1:
+        raise InvalidCost(f"cost is at least 1, not {cost}; peek looks without taking anything")
+    return cost if cost < MOST_COST else MOST_COST
+
+
+def pick(best: Decision | None, decision: Decision) -> Decision:
+    """Of two decisions about one request, the one that speaks for it."""
+    if best is None or (best.allowed and not decision.allowed):
+        return decision
+    if decision.allowed:
+        return decision if best.allowed and decision.remaining < best.remaining else best
+    if best._retry < 0:
+        return best
+    return decision if decision._retry < 0 or decision._retry > best._retry else best

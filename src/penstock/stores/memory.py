@@ -1,0 +1,86 @@
+"""MemoryStore: state in this process, bounded, nothing to install."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from penstock._mode import COMPILED
+from penstock.clock import Clock
+from penstock.decision import Decision
+from penstock.limit import Limit
+from penstock.stores.base import Counters, Store
+
+if COMPILED and not TYPE_CHECKING:
+    from penstock.stores._memory import MemoryCounters, hit_all
+    from penstock.stores._table import Bound
+else:
+    from penstock.stores._dict import Bound, hit_all
+    from penstock.stores._dict import DictCounters as MemoryCounters
+
+DEFAULT_MAX_KEYS = 1_000_000
+
+
+class MemoryStore(Store):
+    """The embedded default.
+
+    Holds at most ``max_keys`` keys, over all limits. A key whose state has run
+    out (its bucket is full again, its window has passed) is forgotten by itself.
+    When the store is full of keys that still matter, the one that would be
+    forgotten soonest, of sixteen neighbours, gives way and is counted in
+    ``evictions``: for that key the limit starts afresh.
+
+    ``clock`` is used for every limit; by default buckets and sliding windows use
+    the monotonic clock, and windows aligned to the epoch or the calendar the
+    wall clock.
+    """
+
+    def __init__(self, max_keys: int = DEFAULT_MAX_KEYS, clock: Clock | None = None) -> None:
+        if type(max_keys) is not int or max_keys < 1:
+            raise ValueError(f"max_keys is a whole number of at least 1, not {max_keys!r}")
+        if clock is not None and not isinstance(clock, Clock):
+            raise TypeError(f"a clock has now(), sleep() and sleep_async(); {clock!r} has not")
+        self._clock = clock
+        self._bound = Bound(max_keys)
+        self._counters: dict[Limit, MemoryCounters] = {}
+        self._lock = threading.Lock()
+
+    def counters(self, limit: Limit) -> Counters:
+        counters = self._counters.get(limit)
+        if counters is None:
+            with self._lock:
+                counters = self._counters.get(limit)
+                if counters is None:
+                    counters = MemoryCounters(limit, self._clock, self._bound)
+                    self._counters[limit] = counters
+        return counters
+
+    def hit_all(self, wanted: list[tuple[Any, str, int]]) -> Decision:
+        decision = hit_all(wanted)
+        assert decision is not None
+        return decision
+
+    def sweep(self, segments: int = 64) -> int:
+        """Give back memory of expired keys without waiting for traffic to do it.
+
+        Looks through at most ``segments`` segments of each limit's table (some
+        microseconds each) and returns how many keys were dropped.
+        """
+        return sum(counters.sweep(segments) for counters in list(self._counters.values()))
+
+    @property
+    def max_keys(self) -> int:
+        return self._bound.max_keys
+
+    @property
+    def keys(self) -> int:
+        """Keys held now, some of which may have expired without being swept yet."""
+        return self._bound.keys
+
+    @property
+    def evictions(self) -> int:
+        """How many keys with live state had to give way so far."""
+        return self._bound.evictions
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore {self.keys} of {self.max_keys} keys>"
