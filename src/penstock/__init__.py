@@ -25,6 +25,7 @@ from penstock.errors import (
 from penstock.limit import Limit
 from penstock.limiter import Limiter
 from penstock.stores.memory import MemoryStore
+from penstock.stores.shared import SharedMemoryStore
 
 __all__ = [
     "AsyncLimiter",
@@ -39,6 +40,7 @@ __all__ = [
     "MemoryStore",
     "MonotonicClock",
     "PenstockError",
+    "SharedMemoryStore",
     "StoreError",
     "StoreFileError",
     "UnsupportedLimit",

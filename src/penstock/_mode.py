@@ -26,6 +26,7 @@ CORE = (
     "stores.base",
     "stores._table",
     "stores._memory",
+    "stores._mapped",
     "limiter",
 )
 

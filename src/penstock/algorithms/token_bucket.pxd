@@ -14,7 +14,9 @@ cdef class TokenBucket(Algorithm):
     cdef bint paced
 
     cpdef start(self, int64_t now)
-    @cython.locals(interval=int64_t, tat=int64_t, room=int64_t, need=int64_t)
+    @cython.locals(
+        interval=int64_t, capacity=int64_t, tat=int64_t, room=int64_t, need=int64_t,
+    )
     cdef int decide(
         self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
     ) noexcept nogil
@@ -28,7 +30,8 @@ cdef class TokenBucket(Algorithm):
     @cython.locals(step=int64_t, share=int64_t)
     cdef int64_t ramped(self, int64_t now) noexcept nogil
     @cython.locals(
-        low=int64_t, high=int64_t, need=int64_t, middle=int64_t, interval=int64_t, behind=int64_t
+        low=int64_t, high=int64_t, need=int64_t, middle=int64_t, interval=int64_t,
+        capacity=int64_t, behind=int64_t,
     )
     cdef int64_t ramped_retry(
         self, int64_t tat, int64_t cost, int64_t now, int64_t extra

@@ -18,7 +18,8 @@ than there are; until refill has paid for it nothing else is admitted. *Charge*
 (what was used is booked, fitting or not) can overdraw as well, by one full
 bucket at most. *Clock stepped back*: TAT is never further ahead than those two
 can bring it, so a bucket heals within that time. *Warm-up*: T falls from three
-times its value to one over the ramp, in steps, and with it grow rate and burst.
+times its value to one over the ramp, in steps, and with it grow rate and burst
+(there is always room for one).
 
 A leaky bucket is the same arithmetic seen from below: TAT - now is the line, and
 ``delay`` is when this request's turn comes on an evenly paced line.
@@ -51,13 +52,17 @@ class TokenBucket(Algorithm):
         self.ramp_end = 0
 
     def start(self, now: int) -> None:
-        self.ramp_start = now
-        self.ramp_end = now + self.ramp_step * RAMP_STEPS
+        if self.ramp_step:
+            self.ramp_start = now
+            self.ramp_end = now + self.ramp_step * RAMP_STEPS
 
     def decide(
         self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
     ) -> int:
-        interval = self.interval if now >= self.ramp_end else self.ramped(now)
+        interval, capacity = self.interval, self.capacity
+        if now < self.ramp_end:
+            interval = self.ramped(now)
+            capacity = capacity if capacity > interval else interval
         tat = state[0]
         if tat < now:
             tat = now
@@ -65,7 +70,7 @@ class TokenBucket(Algorithm):
             tat = now + self.ceiling
             if take:
                 state[0] = tat
-        room = self.capacity - (tat - now)
+        room = capacity - (tat - now)
         need = self.need(cost) * interval
         out._unit = interval
         out._mark = tat
@@ -135,8 +140,9 @@ class TokenBucket(Algorithm):
         while high - low > 1:
             middle = low + (high - low) // 2
             interval = self.interval if middle >= self.ramp_end else self.ramped(middle)
+            capacity = self.capacity if self.capacity > interval else interval
             behind = tat - middle if tat > middle else 0
-            if need * interval <= self.capacity - behind:
+            if need * interval <= capacity - behind:
                 high = middle
             else:
                 low = middle

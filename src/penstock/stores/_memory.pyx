@@ -7,9 +7,7 @@ first.
 """
 
 cimport cython
-from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
-from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int64_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, clockid_t, timespec
 
@@ -19,9 +17,6 @@ from penstock.clock import MONOTONIC, WALL
 from penstock.decision cimport Decision, new_decision
 from penstock.stores._table cimport Bound, Table, entry, fetch, find, mix
 from penstock.stores.base cimport Counters, check_cost, check_key, pick
-
-cdef extern from "Python.h":
-    Py_ssize_t PyUnicode_GET_LENGTH(object key)
 
 cdef enum:
     BATCH = 64
@@ -66,28 +61,24 @@ cdef class MemoryCounters(Counters):
 
     cpdef Decision hit(self, key, cost):
         cdef int64_t units = whole(cost)
-        if not PyUnicode_CheckExact(key) or PyUnicode_GET_LENGTH(key) == 0:
-            key = check_key(key)
-        return self.take(mix(self.table, key), units, self.ready())
+        return self.take(mix(self.table, check_key(key)), units, self.ready())
 
     cpdef Decision peek(self, key, cost):
         cdef int64_t units = whole(cost)
-        key = check_key(key)
-        return self.look(mix(self.table, key), units, self.ready())
+        return self.look(mix(self.table, check_key(key)), units, self.ready())
 
     def charge(self, key, cost):
         cdef int64_t units = whole(cost)
-        key = check_key(key)
+        cdef uint64_t h = mix(self.table, check_key(key))
         cdef int64_t now = self.ready()
-        cdef uint64_t* slot = self.slot(mix(self.table, key), now)
+        cdef uint64_t* slot = self.slot(h, now)
         while self.algorithm.charge(self.row(slot), units, now) == NO_ROOM:
             self.grow(slot)
         self.expire(slot)
 
     def refund(self, key, cost, int64_t mark=-1):
         cdef int64_t units = whole(cost)
-        key = check_key(key)
-        cdef uint64_t h = mix(self.table, key)
+        cdef uint64_t h = mix(self.table, check_key(key))
         cdef int64_t now = self.ready()
         cdef uint64_t* slot = find(self.table, h)
         if slot[0] == h:
@@ -95,8 +86,7 @@ cdef class MemoryCounters(Counters):
             self.expire(slot)
 
     def reset(self, key):
-        key = check_key(key)
-        cdef uint64_t h = mix(self.table, key)
+        cdef uint64_t h = mix(self.table, check_key(key))
         cdef uint64_t* slot = find(self.table, h)
         if slot[0] == h:
             self.table.remove(self.table.directory + entry(self.table, h), slot)

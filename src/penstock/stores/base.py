@@ -86,9 +86,11 @@ class Store:
 
 def check_key(key: object) -> str:
     """``key`` as an exact ``str``, or an error that says what it is instead."""
+    if type(key) is str and key:
+        return key
     if isinstance(key, str):
         if key:
-            return str.__str__(key)
+            return str.__str__(key)  # of a subclass: its own hash and eq must not matter
         raise InvalidKey("a key is a non-empty str, this one is empty")
     raise InvalidKey(f"a key is a non-empty str, not {type(key).__name__}: {key!r:.100}")
 

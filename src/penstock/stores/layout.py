@@ -1,0 +1,139 @@
+"""How a shared-memory file is laid out: the same for both cores but for the locks.
+
+::
+
+    header    one page: what the file is, its hash key, its clock
+    stripes   one lock and one journal for every so many sets
+    sets      WAYS hashes, then WAYS rows
+
+A key belongs to one set, chosen by its hash; a set is under one stripe's lock.
+Before a row is changed, its stripe's journal keeps the old one: if the process
+dies half-way, whoever takes the lock next puts it back.
+
+Everything is in native 64-bit words: the file belongs to one machine.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import StoreFileError
+
+MAGIC = b"PENSTOCK"
+VERSION = 1
+COMPILED_CORE, PURE_CORE = 1, 2
+
+WAYS = 32
+FILL = 20  # keys of a set when the store is full: more would crowd some sets out
+PAGE = 4096
+MOST_STRIPES = 1024
+
+# Words of the header behind its checked part.
+_FIXED = struct.Struct("=8s II QQQQ 16s")
+FIXED_SIZE = _FIXED.size + 4
+BOOT_AT = 128  # 16 bytes
+OFFSET_AT = 144  # logical time = monotonic clock + offset
+SEEN_AT = 152  # the latest logical time that was noted
+EVICTIONS_AT = 160
+
+LOCK_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Sizes and places, in bytes; the fixed part of the header says them."""
+
+    core: int
+    sets: int
+    row_words: int
+    hash_key: bytes
+
+    @classmethod
+    def for_keys(cls, max_keys: int, bytes_per_key: int, core: int) -> Layout:
+        return cls(core, -(-max_keys // FILL), bytes_per_key // 8 - 1, os.urandom(16))
+
+    @property
+    def stripes(self) -> int:
+        return min(self.sets, MOST_STRIPES)
+
+    @property
+    def stripe_bytes(self) -> int:
+        """A lock, then the journal: which row (its word in the file), and its words."""
+        size = LOCK_BYTES + 8 + 8 * self.row_words
+        return -(-size // 64) * 64
+
+    @property
+    def sets_at(self) -> int:
+        return -(-(PAGE + self.stripes * self.stripe_bytes) // PAGE) * PAGE
+
+    @property
+    def set_bytes(self) -> int:
+        return WAYS * 8 * (1 + self.row_words)
+
+    @property
+    def file_bytes(self) -> int:
+        return self.sets_at + self.sets * self.set_bytes
+
+    def header(self) -> bytes:
+        """A new file's first page, its clock started."""
+        fixed = _FIXED.pack(
+            MAGIC, VERSION, self.core, self.sets, WAYS, self.row_words, self.file_bytes,
+            self.hash_key,
+        )  # fmt: skip
+        page = bytearray(PAGE)
+        page[: len(fixed) + 4] = fixed + struct.pack("=I", zlib.crc32(fixed))
+        page[BOOT_AT : BOOT_AT + 16] = boot_id()
+        struct.pack_into("=qq", page, OFFSET_AT, time.time_ns() - time.monotonic_ns(), 0)
+        return bytes(page)
+
+
+def read_layout(page: bytes, size: int, path: Path, core: int) -> Layout:
+    """What a file's first page says, or an error that says why it is not ours."""
+    if page[:8] != MAGIC:
+        raise StoreFileError(f"{path} is not a Penstock store: it was left as it is")
+    if len(page) < FIXED_SIZE:
+        raise StoreFileError(f"{path} is cut off: it has {size} bytes, less than its header")
+    _, version, made_by, sets, ways, row_words, file_bytes, key = _FIXED.unpack_from(page)
+    if version != VERSION:
+        raise StoreFileError(
+            f"{path} has layout version {version}, this Penstock reads {VERSION}:"
+            " delete it or use another path"
+        )
+    (checksum,) = struct.unpack_from("=I", page, _FIXED.size)
+    if checksum != zlib.crc32(page[: _FIXED.size]):
+        raise StoreFileError(f"{path} is damaged: the checksum of its header is wrong")
+    layout = Layout(made_by, sets, row_words, key)
+    if ways != WAYS or file_bytes != layout.file_bytes or size != file_bytes:
+        raise StoreFileError(f"{path} is cut off or damaged: {size} bytes, not {file_bytes}")
+    if made_by != core:
+        names = {COMPILED_CORE: "compiled", PURE_CORE: "pure Python"}
+        raise StoreFileError(
+            f"{path} was made by the {names.get(made_by, 'unknown')} core, this is the"
+            f" {names[core]} one, which locks it otherwise: use another path"
+        )
+    return layout
+
+
+def boot_id() -> bytes:
+    """Changes with every start of the machine, as the monotonic clock does."""
+    try:
+        text = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return bytes.fromhex(text.strip().replace("-", ""))
+    except (OSError, ValueError):
+        # No such file outside Linux: the moment of the start, to ten seconds.
+        started = (time.time_ns() - time.monotonic_ns()) // 10_000_000_000
+        return started.to_bytes(16, "big", signed=True)
+
+
+def carry_clock(page: memoryview) -> None:
+    """After a reboot, go on from the wall clock, but never back behind what was seen."""
+    if bytes(page[BOOT_AT : BOOT_AT + 16]) == boot_id():
+        return
+    (seen,) = struct.unpack_from("=q", page, SEEN_AT)
+    struct.pack_into("=q", page, OFFSET_AT, max(seen, time.time_ns()) - time.monotonic_ns())
+    page[BOOT_AT : BOOT_AT + 16] = boot_id()

@@ -1,0 +1,205 @@
+"""SharedMemoryStore: one limit for all processes of a host, without a server."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import mmap
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock._mode import COMPILED
+from penstock.clock import Clock
+from penstock.decision import Decision
+from penstock.errors import StoreError, StoreFileError, UnsupportedLimit
+from penstock.limit import Limit
+from penstock.stores.base import Counters, Store
+from penstock.stores.layout import (
+    COMPILED_CORE,
+    EVICTIONS_AT,
+    PAGE,
+    PURE_CORE,
+    Layout,
+    carry_clock,
+    read_layout,
+)
+
+if COMPILED and not TYPE_CHECKING:
+    from penstock.stores._mapped import Mapped, MappedCounters, hit_all
+else:
+    from penstock.stores._mapped_pure import Mapped, MappedCounters, hit_all
+
+_CORE = COMPILED_CORE if COMPILED else PURE_CORE
+
+
+class SharedMemoryStore(Store):
+    """A table in a memory-mapped file, shared by every process that opens ``path``.
+
+    The first process makes the file, the others find it; state outlives them all.
+    A process may be killed at any instant: what it was about to write is undone,
+    and nobody waits for it. Put the file on ``/dev/shm`` for speed, or on a disk
+    to keep state over a reboot of the machine.
+
+    Holds ``max_keys`` keys, over all limits, in sets of neighbours. In a set
+    without a free place, the key that would be forgotten soonest gives way and is
+    counted in ``evictions``. A limit whose state does not fit into
+    ``bytes_per_key`` is refused when it is first used.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        max_keys: int = 100_000,
+        bytes_per_key: int = 256,
+        clock: Clock | None = None,
+    ) -> None:
+        if type(max_keys) is not int or not 1 <= max_keys <= 2**31:
+            raise ValueError(f"max_keys is a whole number from 1 to 2**31, not {max_keys!r}")
+        if type(bytes_per_key) is not int or bytes_per_key % 8 or not 16 <= bytes_per_key <= 65536:
+            raise ValueError(
+                f"bytes_per_key is a multiple of 8 from 16 to 65536, not {bytes_per_key!r}"
+            )
+        self._path = Path(path)
+        self._clock = clock
+        wanted = Layout.for_keys(max_keys, bytes_per_key, _CORE)
+        self._fd, self._layout = _open(self._path, wanted)
+        self._max_keys = max_keys
+        self._map = mmap.mmap(self._fd, self._layout.file_bytes)
+        self._mapped = Mapped(self._map, self._layout, self._fd)
+        _attach(self._fd, self._map, self._mapped)
+        self._counters: dict[Limit, Any] = {}
+        self._lock = threading.Lock()
+
+    def counters(self, limit: Limit) -> Counters:
+        counters = self._counters.get(limit)
+        if counters is None:
+            with self._lock:
+                counters = self._counters.get(limit)
+                if counters is None:
+                    counters = self._make(limit)
+                    self._counters[limit] = counters
+        found: Counters = counters
+        return found
+
+    def _make(self, limit: Limit) -> Counters:
+        if self._fd < 0:
+            raise StoreError(f"{self!r} is closed")
+        # The same in every process: the file's secret, and the limit as it is written.
+        secret = hashlib.blake2b(
+            str(limit).encode(), key=self._layout.hash_key, digest_size=16
+        ).digest()
+        counters: Counters = MappedCounters(limit, self._clock, self._mapped, secret)
+        needed = counters.algorithm.most_words
+        if needed > self._layout.row_words:
+            raise UnsupportedLimit(
+                f"{limit} needs {8 * (needed + 1)} bytes a key, this store has"
+                f" {self.bytes_per_key}: make it with bytes_per_key={8 * (needed + 1)},"
+                " or use an algorithm of constant size such as sliding_window"
+            )
+        return counters
+
+    def hit_all(self, wanted: list[tuple[Any, str, int]]) -> Decision:
+        decision: Decision = hit_all(wanted)
+        return decision
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def max_keys(self) -> int:
+        return self._max_keys
+
+    @property
+    def bytes_per_key(self) -> int:
+        return 8 * (self._layout.row_words + 1)
+
+    @property
+    def evictions(self) -> int:
+        """How many keys with live state had to give way so far, in all processes."""
+        return int(struct.unpack_from("=q", self._map, EVICTIONS_AT)[0])
+
+    def close(self) -> None:
+        """Let go of the file. State stays in it; the store is of no use any more."""
+        if self._fd >= 0:
+            self._mapped.close()
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> SharedMemoryStore:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            os.close(self._fd)
+
+    def __repr__(self) -> str:
+        return f"<SharedMemoryStore {str(self._path)!r}>"
+
+
+def _open(path: Path, wanted: Layout) -> tuple[int, Layout]:
+    """The file, made whole before it has a name, or found and checked."""
+    for _ in range(100):
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            _make_file(path, wanted)
+            continue
+        except OSError as error:
+            raise StoreFileError(f"cannot open {path}: {error.strerror}") from error
+        try:
+            found = read_layout(os.pread(fd, PAGE, 0), os.fstat(fd).st_size, path, wanted.core)
+            if (found.sets, found.row_words) != (wanted.sets, wanted.row_words):
+                raise StoreFileError(
+                    f"{path} was made for {8 * (found.row_words + 1)} bytes a key and"
+                    f" {found.sets} sets of keys, not for {8 * (wanted.row_words + 1)} and"
+                    f" {wanted.sets}: give the same max_keys and bytes_per_key everywhere"
+                )
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd, found
+    raise StoreFileError(f"cannot open {path}: it keeps disappearing")
+
+
+def _make_file(path: Path, layout: Layout) -> None:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
+    try:
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            # Reserved, not only promised: a full disk must not kill us on a write.
+            os.posix_fallocate(fd, 0, layout.file_bytes)
+            os.pwrite(fd, layout.header(), 0)
+            with contextlib.suppress(FileExistsError):  # another process was first
+                os.link(temporary, path)
+        finally:
+            os.close(fd)
+            os.unlink(temporary)
+    except OSError as error:
+        raise StoreFileError(
+            f"cannot make {path} of {layout.file_bytes} bytes: {error.strerror}"
+        ) from error
+
+
+def _attach(fd: int, mapping: mmap.mmap, mapped: Any) -> None:
+    """Everyone who uses the file shares a lock on it; who is alone may tidy up.
+
+    Alone means that no lock in the file can be held by anybody: they are made
+    anew, unfinished changes are undone, and the clock is carried over a reboot.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        return
+    with memoryview(mapping) as whole, whole[:PAGE] as page:
+        carry_clock(page)
+    mapped.tidy()
+    fcntl.flock(fd, fcntl.LOCK_SH)

@@ -1,0 +1,84 @@
+"""Several implementations, one answer: compiled and not, in memory and in a file."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from properties.strategies import costs, limits, steps
+from twins import load_pure
+
+import penstock
+from penstock import Limit
+from penstock.testing import FakeClock
+
+PURE = load_pure()
+FIELDS = (
+    "allowed", "remaining", "retry_after", "reset_after", "last", "delay", "overrun", "degraded",
+    "_retry", "_delay", "_mark",
+)  # fmt: skip
+VERBS = ("hit", "hit", "hit", "peek", "refund", "settle", "reset", "hit_many", "hit_all")
+
+
+def play(library: ModuleType, store: Any, clock: FakeClock, limit: Limit, script: Any) -> list[Any]:
+    """Everything that a limiter answers to a script, field by field."""
+    clock.set(10**18)
+    limiter = library.Limiter(str(limit), store=store)
+    answers: list[Any] = []
+    for step, verb, cost, other in script:
+        clock.advance_ns(step)
+        if verb == "refund":
+            limiter.refund("k", other)
+            continue
+        if verb == "reset":
+            limiter.reset("k")
+            continue
+        if verb == "settle":
+            reservation = limiter.reserve("k", cost=cost)
+            if reservation:
+                clock.advance_ns(step // 2 if step > 0 else 0)
+                reservation.settle(other)
+            found = [reservation.decision]
+        elif verb == "hit_many":
+            found = limiter.hit_many(["k", "other", "k"], cost=cost)
+        elif verb == "hit_all":
+            found = [limiter.hit_all([("k", None, cost), ("third", "3/second", 1)])]
+        else:
+            found = [getattr(limiter, verb)("k", cost=cost)]
+        answers += [[str(d.limit), *(getattr(d, field) for field in FIELDS)] for d in found]
+    return answers
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> tuple[Limit, list[tuple[int, str, int, int]]]:
+    limit = draw(limits())
+    one = st.tuples(steps(limit), st.sampled_from(VERBS), costs(limit), st.integers(1, 30))
+    return limit, draw(st.lists(one, min_size=1, max_size=40))
+
+
+@given(scripts())
+@settings(max_examples=300)
+def test_compiled_and_pure_agree(case: Any) -> None:
+    limit, script = case
+    clock = FakeClock()
+    compiled = play(penstock, penstock.MemoryStore(clock=clock), clock, limit, script)
+    assert compiled == play(PURE, PURE.MemoryStore(clock=clock), clock, limit, script)
+
+
+@given(scripts())
+@settings(max_examples=150)
+def test_memory_and_file_agree(case: Any) -> None:
+    limit, script = case
+    clock = FakeClock()
+    expected = play(penstock, penstock.MemoryStore(clock=clock), clock, limit, script)
+    with tempfile.TemporaryDirectory() as folder:
+        for library in (penstock, PURE):
+            path = Path(folder, library.__name__ + str(id(library)))
+            with library.SharedMemoryStore(
+                path, max_keys=100, bytes_per_key=32_768, clock=clock
+            ) as store:
+                assert expected == play(library, store, clock, limit, script)
