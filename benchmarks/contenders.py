@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.settings import Names, Setup, Unavailable
+from benchmarks.settings import Names, Setup, Unavailable, scratch_file
 
 LOGS_HOLD = 1_000_000  # the longest log that Penstock allows, so the highest limit of any
 
@@ -56,13 +56,17 @@ def penstock_memory(algorithm: str, **options: Any) -> Callable[[Setup], Names]:
     return make
 
 
-def penstock_shared(setup: Setup) -> Names:
-    import penstock
+def penstock_shared(**options: Any) -> Callable[[Setup], Names]:
+    def make(setup: Setup) -> Names:
+        import penstock
 
-    if not hasattr(penstock, "SharedMemoryStore"):
-        raise Unavailable("penstock.SharedMemoryStore does not exist yet")
-    store = penstock.SharedMemoryStore(setup.scratch_file(), max_keys=setup.max_keys)
-    return {"limiter": penstock.Limiter(penstock.Limit(setup.amount, setup.per), store)}
+        if not hasattr(penstock, "SharedMemoryStore"):
+            raise Unavailable("this Penstock has no SharedMemoryStore")
+        path = setup.path or scratch_file()
+        store = penstock.SharedMemoryStore(path, max_keys=setup.max_keys, **options)
+        return {"limiter": penstock.Limiter(penstock.Limit(setup.amount, setup.per), store)}
+
+    return make
 
 
 def floor(_: Setup) -> Names:
@@ -107,8 +111,13 @@ PENSTOCK = [
     _penstock("sliding_log", is_log=True),
 ]
 SHARED = Contender(
-    "Penstock", "token_bucket, shared memory", penstock_shared, "limiter.hit(key)", "{}.allowed",
+    "Penstock", "token_bucket, shared memory", penstock_shared(), "limiter.hit(key)", "{}.allowed",
     fast=True,
+)  # fmt: skip
+# As little as a bucket needs: the default has room for the other algorithms.
+SHARED_SMALL = Contender(
+    "Penstock", "token_bucket, shared memory, bytes_per_key=16", penstock_shared(bytes_per_key=16),
+    "limiter.hit(key)", "{}.allowed", fast=True,
 )  # fmt: skip
 PURE = Contender(
     "Penstock", "token_bucket, uncompiled", penstock_memory("token_bucket"), "limiter.hit(key)",
@@ -139,7 +148,7 @@ MORE_PEERS = [
     _pyrate("fixed window", "FixedWindow", is_log=True),
 ]
 
-ALL = [LOOP, EMPTY, CLOCK, *PENSTOCK, SHARED, PURE, *PEERS, *MORE_PEERS]
+ALL = [LOOP, EMPTY, CLOCK, *PENSTOCK, SHARED, SHARED_SMALL, PURE, *PEERS, *MORE_PEERS]
 
 
 def named(name: str) -> Contender:

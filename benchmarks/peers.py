@@ -79,6 +79,4 @@ def aiolimiter_memory(setup: Setup) -> Names:
 
     if not setup.many:
         return {"limiter": AsyncLimiter(setup.amount, setup.seconds)}
-    return {
-        "limiters": collections.defaultdict(lambda: AsyncLimiter(setup.amount, setup.seconds))
-    }
+    return {"limiters": collections.defaultdict(lambda: AsyncLimiter(setup.amount, setup.seconds))}

@@ -1,5 +1,7 @@
 """The pictures."""
 
 from __future__ import annotations
-from pathlib import Path
-def speed(found, path): pass
+
+
+def speed(found, path):
+    pass

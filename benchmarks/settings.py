@@ -20,12 +20,13 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Setup:
-    """``amount`` units per ``per``, for so many keys; ``clock`` is for Penstock alone."""
+    """``amount`` units per ``per``, for so many keys; ``clock`` and ``path`` are Penstock's."""
 
     amount: int
     per: str
     max_keys: int = 1
     clock: Any = None
+    path: str | None = None
 
     @property
     def seconds(self) -> int:
@@ -35,9 +36,10 @@ class Setup:
     def many(self) -> bool:
         return self.max_keys > 1
 
-    def scratch_file(self) -> str:
-        """A path in memory, gone when the process ends."""
-        memory = Path("/dev/shm")
-        folder = tempfile.mkdtemp(prefix="penstock-", dir=memory if memory.is_dir() else None)
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return str(Path(folder, "store"))
+
+def scratch_file() -> str:
+    """A path in memory, gone when the process ends."""
+    memory = Path("/dev/shm")
+    folder = tempfile.mkdtemp(prefix="penstock-", dir=memory if memory.is_dir() else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return str(Path(folder, "store"))

@@ -11,6 +11,7 @@ from benchmarks.contenders import (
     PENSTOCK,
     PURE,
     SHARED,
+    SHARED_SMALL,
     TOKEN_BUCKET,
 )
 from benchmarks.report import OUT, Table
@@ -59,7 +60,7 @@ def measure(
     missing: list[str] = []
     started = [
         Worker(contender, scenario, quick)
-        for contender in [LOOP, EMPTY, CLOCK, *PENSTOCK, SHARED, PURE, *PEERS]
+        for contender in [LOOP, EMPTY, CLOCK, *PENSTOCK, SHARED, SHARED_SMALL, PURE, *PEERS]
     ]
     workers: list[Worker] = []
     try:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 import hypothesis
 
 from penstock import _mode
 
-hypothesis.settings.register_profile("ours", deadline=None, print_blob=True)
+# `make soak` asks for more than the default hundred.
+hypothesis.settings.register_profile(
+    "ours",
+    deadline=None,
+    print_blob=True,
+    max_examples=int(os.environ.get("PENSTOCK_EXAMPLES", "100")),
+)
 hypothesis.settings.load_profile("ours")
 
 

@@ -62,7 +62,7 @@ class _SourceOnly:
 PURE_WANTED = os.environ.get("PENSTOCK_PURE", "") not in ("", "0")
 COMPILED = not PURE_WANTED and _all_built()
 if not COMPILED:
-    sys.meta_path.insert(0, _SourceOnly)  # type: ignore[arg-type]  # a finder needs only find_spec
+    sys.meta_path.insert(0, _SourceOnly)
 
 
 def describe() -> str:

@@ -85,9 +85,7 @@ class AsyncLimiter:
     ) -> AsyncSlot:
         """``async with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
         limiter = self._limiter
-        return AsyncSlot(
-            lambda key: limiter.begin(limiter.tasks, key, limit, cost, timeout), key
-        )
+        return AsyncSlot(lambda key: limiter.begin(limiter.tasks, key, limit, cost, timeout), key)
 
     def limit(
         self,

@@ -12,7 +12,7 @@ from penstock.limit import Limit
 try:
     import cython  # needed to compile this, not to run it
 except ModuleNotFoundError:
-    from penstock import _no_cython as cython  # type: ignore[no-redef]  # stands in for it
+    from penstock import _no_cython as cython
 
 
 # One is made on every call: its memory is reused, and the garbage collector need not
@@ -73,7 +73,7 @@ class Decision:
 
     @property
     def last(self) -> bool:
-        return self._allowed and self._room < self._unit
+        return self._allowed and self._room < self._unit and not self._overrun
 
     @property
     def delay(self) -> float:

@@ -43,9 +43,7 @@ async def drive_async(flow: Flow) -> Decision:
         step = next(flow)
         while True:
             try:
-                answer = await (
-                    ask_async(step) if isinstance(step, Ask) else _sleep_async(step)
-                )
+                answer = await (ask_async(step) if isinstance(step, Ask) else _sleep_async(step))
             except BaseException as error:
                 step = flow.throw(error)
             else:

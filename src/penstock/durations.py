@@ -65,7 +65,9 @@ def parse_duration(value: Duration, what: str) -> int:
 def _parse_text(text: str, what: str) -> Fraction:
     rest = text.strip().lower()
     size = Fraction(0)
-    example = f"{what} {text!r} is not a duration: write it like 'minute', '30s', '1h30m' or '250ms'"
+    example = (
+        f"{what} {text!r} is not a duration: write it like 'minute', '30s', '1h30m' or '250ms'"
+    )
     if not rest:
         raise LimitError(example)
     alone = True

@@ -39,18 +39,29 @@ class Pause:
 Flow = Generator[Ask | Pause, Any, Decision]
 
 
-def wait(
-    line: Line, counters: Counters, key: str, cost: int, timeout: int | None
-) -> Flow:
+def wait(line: Line, counters: Counters, key: str, cost: int, timeout: int | None) -> Flow:
     """Go ahead as soon as the limit allows it, first come, first served."""
+    if timeout == 0:
+        return _ask_once(counters, key, cost)
     if counters.limit.algorithm == "leaky_bucket":
         return _wait_paced(line, counters, key, cost, timeout)
     return _wait_in_turn(line, counters, key, cost, timeout)
 
 
-def _wait_in_turn(
-    line: Line, counters: Counters, key: str, cost: int, timeout: int | None
-) -> Flow:
+def _ask_once(counters: Counters, key: str, cost: int) -> Flow:
+    """Without time to wait it is an ordinary hit, and a refusal an ordinary violation.
+
+    A place on a paced line that is not free now would have to be waited for.
+    """
+    if counters.limit.algorithm == "leaky_bucket":
+        decision: Decision = yield Ask(counters, "peek", (key, cost))
+        if decision and decision._delay > 0:
+            return decision.refused(decision._delay)
+    decision = yield Ask(counters, "hit", (key, cost))
+    return decision
+
+
+def _wait_in_turn(line: Line, counters: Counters, key: str, cost: int, timeout: int | None) -> Flow:
     """Only the head of a key's line asks; nothing is taken before its time has come.
 
     It looks before it hits, so that waiting is no violation for a lockout.
@@ -76,9 +87,7 @@ def _wait_in_turn(
         line.leave(ticket)
 
 
-def _wait_paced(
-    line: Line, counters: Counters, key: str, cost: int, timeout: int | None
-) -> Flow:
+def _wait_paced(line: Line, counters: Counters, key: str, cost: int, timeout: int | None) -> Flow:
     """Take the next place on an evenly paced line and wait for it.
 
     The place is taken at once, in the store, so that all processes share the

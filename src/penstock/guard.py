@@ -6,13 +6,14 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from penstock.decision import Decision
 from penstock.drivers import drive, drive_async
 from penstock.errors import InvalidKey, LimitExceeded
 from penstock.flow import Flow
 
+F = TypeVar("F", bound=Callable[..., Any])
 Key = str | Callable[..., Any]
 # Begins a wait for a key; each limiter knows by which limit, at what cost, how long.
 Begin = Callable[[str], Flow]
@@ -25,13 +26,8 @@ class Slot:
         self._begin = begin
         self._key = key
 
-    def _entered(self, decision: Decision) -> Decision:
-        if not decision:
-            raise LimitExceeded(self._key, decision)
-        return decision
-
     def __enter__(self) -> Decision:
-        return self._entered(drive(self._begin(self._key)))
+        return _entered(self._key, drive(self._begin(self._key)))
 
     def __exit__(
         self,
@@ -42,11 +38,15 @@ class Slot:
         """Nothing to give back: what was taken was used."""
 
 
-class AsyncSlot(Slot):
+class AsyncSlot:
     """``async with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
 
+    def __init__(self, begin: Begin, key: str) -> None:
+        self._begin = begin
+        self._key = key
+
     async def __aenter__(self) -> Decision:
-        return self._entered(await drive_async(self._begin(self._key)))
+        return _entered(self._key, await drive_async(self._begin(self._key)))
 
     async def __aexit__(
         self,
@@ -57,10 +57,24 @@ class AsyncSlot(Slot):
         """Nothing to give back: what was taken was used."""
 
 
-def guard(
+def _entered(key: str, decision: Decision) -> Decision:
+    if not decision:
+        raise LimitExceeded(key, decision)
+    return decision
+
+
+def guarding(key: Key | None, begin: Begin, begin_async: Begin) -> Callable[[F], F]:
+    """A decorator that puts functions behind a slot, sync or async as they are themselves."""
+
+    def decorate(function: F) -> F:
+        return cast(F, _guarded(function, key, begin, begin_async))
+
+    return decorate
+
+
+def _guarded(
     function: Callable[..., Any], key: Key | None, begin: Begin, begin_async: Begin
 ) -> Callable[..., Any]:
-    """``function`` behind a slot, sync or async as it is itself."""
     is_async = inspect.iscoroutinefunction(function)
     name = _checked(key, function, is_async)
     if is_async:

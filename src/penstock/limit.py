@@ -250,7 +250,10 @@ def _zone(tz: str | None, align: str | None) -> str | None:
     try:
         ZoneInfo(tz)
     except Exception as error:  # zoneinfo raises half a dozen kinds for a bad name
-        raise LimitError(f"unknown time zone {tz!r}: use a name such as 'Asia/Taipei'") from error
+        raise LimitError(
+            f"unknown time zone {tz!r}: use a name such as 'Asia/Taipei' (the names come from"
+            " the system's tz database or the tzdata package)"
+        ) from error
     return tz
 
 
@@ -264,9 +267,9 @@ def _cells(algorithm: str, cells: int | None, period: int) -> int:
 
 
 def _parse_soft(soft: object, amount: int) -> Soft:
-    example = "soft is an overrun and a grace time, such as (20, '10m'), '20 for 10m' or '20% for 10m'"
+    example = "soft is an overrun and a grace time, such as (20, '10m') or '20% for 10m'"
     if isinstance(soft, Soft):
-        soft = (soft.overrun, soft.grace_ns / durations.SECOND)
+        soft = (soft.overrun, f"{soft.grace_ns}ns")
     if isinstance(soft, str):
         overrun, word, grace = soft.partition(" for ")
         overrun = overrun.strip()

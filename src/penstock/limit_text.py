@@ -26,7 +26,7 @@ _WORDS = ("align", "tz", "lockout", "warm_up")
 _OPTIONS = (*_NUMBERS, *_WORDS, "soft", "count_rejected")
 
 _RATE = re.compile(
-    r"\s*(?P<amount>[+-]?[\d_.,]+)?\s*(?P<per>/|\bper\b)?\s*"
+    r"\s*(?P<amount>[+-]?[\d_.]+)?\s*(?P<per>/|\bper\b)?\s*"
     r"(?P<count>\d+(?:\.\d+)?)?\s*(?P<unit>[a-zµ]+)?(?P<more>(?:\d+(?:\.\d+)?[a-zµ]+)*)",
     re.I,
 )
@@ -36,6 +36,8 @@ def read(text: str, algorithms: Collection[str]) -> tuple[int, str, dict[str, An
     """The arguments of the `Limit` that ``text`` describes: amount, per, options."""
     if not isinstance(text, str):
         raise LimitError(f"a limit string is a str, not {type(text).__name__}: {_EXAMPLE}")
+    if any(mark in text for mark in ";,|"):
+        raise LimitError(f"{text!r} names several limits: make one of each and use hit_all")
     rate = _RATE.match(text)
     assert rate is not None  # every part of it is optional
     amount = _amount(rate["amount"], text)
@@ -68,8 +70,10 @@ def _options(rest: str, text: str, algorithms: Collection[str]) -> dict[str, Any
     options: dict[str, Any] = {}
     words = rest.split()
     while words:
-        name = words.pop(0)
+        name = words.pop(0).lower()
         key = "algorithm" if name in algorithms else name
+        if name == "algorithm":
+            name = _next(words, name, text)
         if key in options:
             raise LimitError(f"{text!r} says {key} twice")
         if key == "algorithm":
@@ -88,10 +92,10 @@ def _options(rest: str, text: str, algorithms: Collection[str]) -> dict[str, Any
         else:
             known = [*_OPTIONS, *algorithms]
             near = difflib.get_close_matches(name, known, 1)
-            hint = f", did you mean {near[0]!r}?" if near else ""
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise LimitError(
-                f"{text!r}: {name!r} is not an option{hint} Options are {', '.join(_OPTIONS)},"
-                f" and an algorithm's name"
+                f"{text!r}: {name!r} is not an option{hint}. Options are an algorithm's name, "
+                + ", ".join(_OPTIONS)
             )
     return options
 

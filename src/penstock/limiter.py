@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from penstock.decision import Decision
 from penstock.drivers import drive
-from penstock.errors import LimitError
+from penstock.errors import InvalidKey, LimitError
 from penstock.flow import Flow, wait
-from penstock.guard import Key, Slot, guard
+from penstock.guard import Key, Slot, guarding
 from penstock.limit import Limit, as_limit
 from penstock.line import Line, TaskTicket, ThreadTicket
 from penstock.request import Wanted, merge, timeout_ns
@@ -55,6 +55,8 @@ class Limiter:
         self, keys: Iterable[str], limit: Limit | str | None = None, cost: int = 1
     ) -> list[Decision]:
         """Independent decisions at one moment, in one call."""
+        if isinstance(keys, str):
+            raise InvalidKey(f"hit_many takes several keys, not the one str {keys!r:.100}")
         return self.counters(limit).hit_many(keys, cost)
 
     def hit_all(self, wanted: Iterable[Wanted]) -> Decision:
@@ -89,9 +91,7 @@ class Limiter:
         """Forget the key: its next hit finds the limit untouched."""
         self.counters(limit).reset(key)
 
-    def reserve(
-        self, key: str, limit: Limit | str | None = None, cost: int = 1
-    ) -> Reservation:
+    def reserve(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Reservation:
         """Take ``cost`` now and settle for what was really used later."""
         return Reservation(self.counters(limit), key, cost)
 
@@ -119,8 +119,7 @@ class Limiter:
         wait for its turn: seconds, or None for as long as it takes.
         """
         self.counters(limit)  # a wrong limit is an error here, not in the first call
-        return lambda function: guard(
-            function,
+        return guarding(
             key,
             lambda key: self.begin(self.threads, key, limit, cost, timeout),
             lambda key: self.begin(self.tasks, key, limit, cost, timeout),
@@ -149,3 +148,7 @@ class Limiter:
                 self.known.clear()
             self.known[limit] = counters
         return counters
+
+    def __repr__(self) -> str:
+        limit = "" if self.default is None else f"{str(self.default.limit)!r}, "
+        return f"Limiter({limit}store={self.store!r})"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from properties.strategies import costs, limits, steps
 
 from penstock import Limit, Limiter, MemoryStore
 from penstock.testing import FakeClock
+from properties.strategies import costs, limits, steps
 
 START = 10**18
 
@@ -173,4 +173,4 @@ def test_hit_all_takes_nothing_when_one_refuses(data: st.DataObject) -> None:
             assert decision.remaining == min(after)
         else:
             assert after == before
-            assert decision.limit in [l for l, fits in zip(several, fit, strict=True) if not fits]
+            assert decision.limit in [x for x, fits in zip(several, fit, strict=True) if not fits]

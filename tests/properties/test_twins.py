@@ -9,12 +9,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from properties.strategies import costs, limits, steps
-from twins import load_pure
 
 import penstock
 from penstock import Limit
 from penstock.testing import FakeClock
+from properties.strategies import costs, limits, steps
+from twins import load_pure
 
 PURE = load_pure()
 FIELDS = (
@@ -61,7 +61,7 @@ def scripts(draw: st.DrawFn) -> tuple[Limit, list[tuple[int, str, int, int]]]:
 
 
 @given(scripts())
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 def test_compiled_and_pure_agree(case: Any) -> None:
     limit, script = case
     clock = FakeClock()
@@ -70,7 +70,6 @@ def test_compiled_and_pure_agree(case: Any) -> None:
 
 
 @given(scripts())
-@settings(max_examples=150)
 def test_memory_and_file_agree(case: Any) -> None:
     limit, script = case
     clock = FakeClock()

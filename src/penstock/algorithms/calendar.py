@@ -8,12 +8,12 @@ length: the one that a zone repeats in autumn counts as two.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from penstock.durations import HOUR, MINUTE, SECOND
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def epoch_window(now: int, period: int) -> tuple[int, int, int]:

@@ -62,6 +62,7 @@ class Lockout(Algorithm):
         else:
             out._retry = until - now
         out._allowed = False
+        out._overrun = False
         out._delay = 0
         out._room = 0
         out._reset = (state[0] if state[0] > until else until) - now

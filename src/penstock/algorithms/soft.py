@@ -61,9 +61,7 @@ class Soft(Algorithm):
                 return answer
             hard_wait = out._retry
         if anew == 0 or now < ends:
-            answer = self.inner.decide(
-                state + INNER, cost, now, extra + self.overrun, take, out
-            )
+            answer = self.inner.decide(state + INNER, cost, now, extra + self.overrun, take, out)
             if answer == NO_ROOM:
                 return answer
             if answer == ALLOWED:

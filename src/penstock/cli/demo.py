@@ -49,10 +49,10 @@ IN_SHORT = {
 CLOSING = f"""\
 More than {AMOUNT} in 60 s is no mistake: a full bucket lets its burst through and
 refills meanwhile, and two fixed windows meet at 2:00. Where that matters, use
-a sliding window, or a bucket with a smaller burst. In your own code:
+a sliding log or window, or a bucket with a smaller burst. In your own code:
 
     from penstock import Limiter
-    Limiter("{AMOUNT}/minute sliding_window").hit("somebody")"""
+    Limiter("{AMOUNT}/minute sliding_log").hit("somebody")"""
 
 IDLE, ARRIVED, ALLOWED, QUEUED, REFUSED = range(5)
 UNICODE_MARKS = ("·", "│", "●", "○", "×")  # noqa: RUF001  # a cross that every font has

@@ -140,6 +140,7 @@ cdef class Mapped:
     cdef int64_t* offset
     cdef int64_t* seen
     cdef int64_t* evictions
+    cdef int64_t* recoveries
     cdef bint closed
 
     def __init__(self, mapping, layout, fd):
@@ -154,6 +155,7 @@ cdef class Mapped:
         self.offset = <int64_t*> (self.base + <int64_t> L.OFFSET_AT)
         self.seen = <int64_t*> (self.base + <int64_t> L.SEEN_AT)
         self.evictions = <int64_t*> (self.base + <int64_t> L.EVICTIONS_AT)
+        self.recoveries = <int64_t*> (self.base + <int64_t> L.RECOVERIES_AT)
 
     def tidy(self):
         """Make all locks anew. Only for who is alone with the file."""
@@ -186,6 +188,7 @@ cdef class Mapped:
         if got == EOWNERDEAD:
             self.undo(stripe)
             mend_lock(self.lock_of(stripe))
+            add(self.recoveries, 1)
             return 0
         raise StoreError(
             "a lock of the store could not be had within a second: its holder may be stopped"

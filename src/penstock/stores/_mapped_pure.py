@@ -28,6 +28,7 @@ from penstock.stores.layout import (
     LOCK_BYTES,
     OFFSET_AT,
     PAGE,
+    RECOVERIES_AT,
     SEEN_AT,
     WAYS,
     Layout,
@@ -44,7 +45,8 @@ def _new_lock() -> None:
 
 os.register_at_fork(after_in_child=_new_lock)
 
-_OFFSET, _SEEN, _EVICTIONS = OFFSET_AT // 8, SEEN_AT // 8, EVICTIONS_AT // 8
+_OFFSET, _SEEN = OFFSET_AT // 8, SEEN_AT // 8
+_EVICTIONS, _RECOVERIES = EVICTIONS_AT // 8, RECOVERIES_AT // 8
 _JOURNAL = (PAGE + LOCK_BYTES) // 8
 
 
@@ -91,6 +93,7 @@ class Mapped:
         if row:
             self.words[row : row + width] = self.words[_JOURNAL + 1 : _JOURNAL + 1 + width]
             self.words[_JOURNAL] = 0
+            self.words[_RECOVERIES] += 1
 
     def find(self, h: int) -> int:
         """Where the row of ``h`` begins, or 0."""

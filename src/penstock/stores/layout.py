@@ -34,12 +34,13 @@ PAGE = 4096
 MOST_STRIPES = 1024
 
 # Words of the header behind its checked part.
-_FIXED = struct.Struct("=8s II QQQQ 16s")
+_FIXED = struct.Struct("=8s II QQQQQ 16s")
 FIXED_SIZE = _FIXED.size + 4
 BOOT_AT = 128  # 16 bytes
 OFFSET_AT = 144  # logical time = monotonic clock + offset
 SEEN_AT = 152  # the latest logical time that was noted
 EVICTIONS_AT = 160
+RECOVERIES_AT = 168
 
 LOCK_BYTES = 64
 
@@ -49,13 +50,21 @@ class Layout:
     """Sizes and places, in bytes; the fixed part of the header says them."""
 
     core: int
-    sets: int
+    max_keys: int
     row_words: int
     hash_key: bytes
 
     @classmethod
     def for_keys(cls, max_keys: int, bytes_per_key: int, core: int) -> Layout:
-        return cls(core, -(-max_keys // FILL), bytes_per_key // 8 - 1, os.urandom(16))
+        return cls(core, max_keys, bytes_per_key // 8 - 1, os.urandom(16))
+
+    @property
+    def bytes_per_key(self) -> int:
+        return 8 * (self.row_words + 1)
+
+    @property
+    def sets(self) -> int:
+        return -(-self.max_keys // FILL)
 
     @property
     def stripes(self) -> int:
@@ -82,8 +91,8 @@ class Layout:
     def header(self) -> bytes:
         """A new file's first page, its clock started."""
         fixed = _FIXED.pack(
-            MAGIC, VERSION, self.core, self.sets, WAYS, self.row_words, self.file_bytes,
-            self.hash_key,
+            MAGIC, VERSION, self.core, self.max_keys, FILL, WAYS, self.row_words,
+            self.file_bytes, self.hash_key,
         )  # fmt: skip
         page = bytearray(PAGE)
         page[: len(fixed) + 4] = fixed + struct.pack("=I", zlib.crc32(fixed))
@@ -98,7 +107,7 @@ def read_layout(page: bytes, size: int, path: Path, core: int) -> Layout:
         raise StoreFileError(f"{path} is not a Penstock store: it was left as it is")
     if len(page) < FIXED_SIZE:
         raise StoreFileError(f"{path} is cut off: it has {size} bytes, less than its header")
-    _, version, made_by, sets, ways, row_words, file_bytes, key = _FIXED.unpack_from(page)
+    _, version, made_by, max_keys, fill, ways, row_words, file_bytes, key = _FIXED.unpack_from(page)
     if version != VERSION:
         raise StoreFileError(
             f"{path} has layout version {version}, this Penstock reads {VERSION}:"
@@ -107,8 +116,8 @@ def read_layout(page: bytes, size: int, path: Path, core: int) -> Layout:
     (checksum,) = struct.unpack_from("=I", page, _FIXED.size)
     if checksum != zlib.crc32(page[: _FIXED.size]):
         raise StoreFileError(f"{path} is damaged: the checksum of its header is wrong")
-    layout = Layout(made_by, sets, row_words, key)
-    if ways != WAYS or file_bytes != layout.file_bytes or size != file_bytes:
+    layout = Layout(made_by, max_keys, row_words, key)
+    if (fill, ways) != (FILL, WAYS) or file_bytes != layout.file_bytes or size != file_bytes:
         raise StoreFileError(f"{path} is cut off or damaged: {size} bytes, not {file_bytes}")
     if made_by != core:
         names = {COMPILED_CORE: "compiled", PURE_CORE: "pure Python"}

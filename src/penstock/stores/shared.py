@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import mmap
 import os
 import struct
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,15 +23,20 @@ from penstock.stores.layout import (
     EVICTIONS_AT,
     PAGE,
     PURE_CORE,
+    RECOVERIES_AT,
     Layout,
     carry_clock,
     read_layout,
 )
 
-if COMPILED and not TYPE_CHECKING:
-    from penstock.stores._mapped import Mapped, MappedCounters, hit_all
-else:
-    from penstock.stores._mapped_pure import Mapped, MappedCounters, hit_all
+LINUX = sys.platform == "linux"
+if LINUX:
+    import fcntl
+
+    if COMPILED and not TYPE_CHECKING:
+        from penstock.stores._mapped import Mapped, MappedCounters, hit_all
+    else:
+        from penstock.stores._mapped_pure import Mapped, MappedCounters, hit_all
 
 _CORE = COMPILED_CORE if COMPILED else PURE_CORE
 
@@ -57,6 +62,8 @@ class SharedMemoryStore(Store):
         bytes_per_key: int = 256,
         clock: Clock | None = None,
     ) -> None:
+        if not LINUX:
+            raise StoreError("SharedMemoryStore needs Linux; MemoryStore works everywhere")
         if type(max_keys) is not int or not 1 <= max_keys <= 2**31:
             raise ValueError(f"max_keys is a whole number from 1 to 2**31, not {max_keys!r}")
         if type(bytes_per_key) is not int or bytes_per_key % 8 or not 16 <= bytes_per_key <= 65536:
@@ -67,8 +74,7 @@ class SharedMemoryStore(Store):
         self._clock = clock
         wanted = Layout.for_keys(max_keys, bytes_per_key, _CORE)
         self._fd, self._layout = _open(self._path, wanted)
-        self._max_keys = max_keys
-        self._map = mmap.mmap(self._fd, self._layout.file_bytes)
+        self._map = _map(self._fd, self._layout.file_bytes)
         self._mapped = Mapped(self._map, self._layout, self._fd)
         _attach(self._fd, self._map, self._mapped)
         self._counters: dict[Limit, Any] = {}
@@ -103,7 +109,8 @@ class SharedMemoryStore(Store):
         return counters
 
     def hit_all(self, wanted: list[tuple[Any, str, int]]) -> Decision:
-        decision: Decision = hit_all(wanted)
+        decision = hit_all(wanted)
+        assert decision is not None
         return decision
 
     @property
@@ -112,16 +119,21 @@ class SharedMemoryStore(Store):
 
     @property
     def max_keys(self) -> int:
-        return self._max_keys
+        return self._layout.max_keys
 
     @property
     def bytes_per_key(self) -> int:
-        return 8 * (self._layout.row_words + 1)
+        return self._layout.bytes_per_key
 
     @property
     def evictions(self) -> int:
         """How many keys with live state had to give way so far, in all processes."""
         return int(struct.unpack_from("=q", self._map, EVICTIONS_AT)[0])
+
+    @property
+    def recoveries(self) -> int:
+        """How many times the work of a process that died in the middle was put right."""
+        return int(struct.unpack_from("=q", self._map, RECOVERIES_AT)[0])
 
     def close(self) -> None:
         """Let go of the file. State stays in it; the store is of no use any more."""
@@ -156,11 +168,11 @@ def _open(path: Path, wanted: Layout) -> tuple[int, Layout]:
             raise StoreFileError(f"cannot open {path}: {error.strerror}") from error
         try:
             found = read_layout(os.pread(fd, PAGE, 0), os.fstat(fd).st_size, path, wanted.core)
-            if (found.sets, found.row_words) != (wanted.sets, wanted.row_words):
+            if (found.max_keys, found.row_words) != (wanted.max_keys, wanted.row_words):
                 raise StoreFileError(
-                    f"{path} was made for {8 * (found.row_words + 1)} bytes a key and"
-                    f" {found.sets} sets of keys, not for {8 * (wanted.row_words + 1)} and"
-                    f" {wanted.sets}: give the same max_keys and bytes_per_key everywhere"
+                    f"{path} was made with max_keys={found.max_keys} and"
+                    f" bytes_per_key={found.bytes_per_key}, not {wanted.max_keys} and"
+                    f" {wanted.bytes_per_key}: give the same everywhere"
                 )
         except BaseException:
             os.close(fd)
@@ -186,6 +198,15 @@ def _make_file(path: Path, layout: Layout) -> None:
         raise StoreFileError(
             f"cannot make {path} of {layout.file_bytes} bytes: {error.strerror}"
         ) from error
+
+
+def _map(fd: int, size: int) -> mmap.mmap:
+    """The mapping keeps a descriptor of its own, which must not keep our lock: open anew."""
+    other = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return mmap.mmap(other, size)
+    finally:
+        os.close(other)
 
 
 def _attach(fd: int, mapping: mmap.mmap, mapped: Any) -> None:

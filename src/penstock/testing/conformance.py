@@ -145,7 +145,18 @@ class StoreConformance:
 
     def test_keys_are_any_non_empty_text(self) -> None:
         limiter, _ = self.limiter("1/minute")
-        keys = ["a", "a ", "A", "a:b", "a\x00b", "{a}", "日本", "\U0001f6b0", "\ud800", "x" * 10_000]
+        keys = [
+            "a",
+            "a ",
+            "A",
+            "a:b",
+            "a\x00b",
+            "{a}",
+            "日本",
+            "\U0001f6b0",
+            "\ud800",
+            "x" * 10_000,
+        ]
         assert all(limiter.hit(key) for key in keys)
         assert not any(limiter.hit(key) for key in keys)
 

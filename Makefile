@@ -1,0 +1,70 @@
+# make demo    limits at work in the terminal
+# make test    the whole test suite, with the compiled core and without
+# make check   lint, formatting, types
+# make bench   Penstock beside its peers (about ten minutes; make bench ARGS=--quick)
+# make soak    the properties and the kill tests for a long time
+# Each of them sets up what it needs, in .venv, and is quick when nothing changed.
+
+SHELL := /bin/bash
+VENV  := .venv
+BIN   := $(VENV)/bin
+PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
+CORE  := $(shell find src -name '*.py' -o -name '*.pyx' -o -name '*.pxd') setup.py pyproject.toml
+ARGS  ?=
+
+.PHONY: help demo test check bench soak lock clean
+help:
+	@sed -n 's/^# //p' Makefile | head -7
+
+# What is set up leaves a mark; a mark is made anew when what it stands for has changed.
+.make/venv: tools/environment.sh
+	@tools/environment.sh $(VENV)
+	@mkdir -p .make && touch $@
+
+.make/packages: requirements/ci.lock | .make/venv
+	@echo "setup: packages of requirements/ci.lock"
+	@$(PIP) install -r requirements/ci.lock
+	@touch $@
+
+.make/bench-packages: requirements/bench.lock | .make/packages
+	@echo "setup: packages of requirements/bench.lock"
+	@$(PIP) install -r requirements/bench.lock
+	@touch $@
+
+.make/penstock: $(CORE) | .make/packages
+	@echo "setup: building Penstock"
+	@find src -name '*.so' -delete
+	@$(PIP) install --no-build-isolation --no-deps -e .
+	@$(BIN)/penstock --version
+	@touch $@
+
+demo: .make/penstock
+	@$(BIN)/penstock demo
+
+# Twice, with one core and the other; once where there is no compiled one.
+test: .make/penstock
+	$(BIN)/pytest $(ARGS)
+	@if $(BIN)/python -c 'import sys, penstock._mode as m; sys.exit(not m.COMPILED)'; then \
+	  echo PENSTOCK_PURE=1 $(BIN)/pytest $(ARGS); PENSTOCK_PURE=1 $(BIN)/pytest $(ARGS); \
+	else echo "The compiled core was not built (see above): only the pure one was tested."; fi
+
+check: .make/penstock
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_layers.py tests/test_api.py tests/test_docs.py
+
+bench: .make/penstock .make/bench-packages
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: .make/penstock
+	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q tests/properties
+	PENSTOCK_KILLS=5000 $(BIN)/pytest -q -s tests/stores/test_shared_processes.py
+
+# Exact versions, from the ranges in pyproject.toml; run it to move them.
+lock: .make/venv
+	@tools/lock.sh $(VENV)
+
+clean:
+	rm -rf .make build $(VENV) *.egg-info src/*.egg-info
+	find src -name '*.so' -delete

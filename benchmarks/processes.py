@@ -1,0 +1,98 @@
+"""Four processes on one SharedMemoryStore: decisions a second, and nothing too much."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+from benchmarks import child
+from benchmarks.contenders import SHARED
+from benchmarks.loops import COUNT, compiled
+from benchmarks.report import Table
+from benchmarks.settings import Setup, Unavailable, scratch_file
+
+PROCESSES = 4
+SPREAD = 100_000  # keys
+BATCH = 500  # calls between two looks at the time
+# For one key: far below what is offered, so that every unit is asked for.
+RATE = 20_000
+
+
+def run(quick: bool = False) -> list[Table]:
+    seconds = 1.0 if quick else 3.0
+    columns = {"": "", "processes": ",", "decisions/s": ",.0f", "admitted": ",", "may": ",.0f"}
+    table = Table(
+        "Processes: one SharedMemoryStore", {**columns, "admitted / may": ".4f", "evictions": ","}
+    )
+    table.notes = [
+        f"one key: {RATE:,} a second, burst as much; spread: {SPREAD:,} keys, all allowed",
+        "may: burst + rate * t, t from the first call to the last on the monotonic clock",
+        "the machine's cores bound what processes can add up to",
+    ]
+    try:
+        for title, spread in [("one key", False), ("spread keys", True)]:
+            for processes in (1, PROCESSES):
+                measured = together(processes, spread, seconds)
+                table.add(title, processes, *measured)
+    except Unavailable as reason:
+        table.notes.append(f"left out: {reason}")
+    return [table]
+
+
+def together(
+    processes: int, spread: bool, seconds: float
+) -> tuple[float, int, float | None, float | None, int]:
+    """Decisions a second, admitted, allowed at most, their ratio, evictions."""
+    path = scratch_file()
+    store = SHARED.make(setup(spread, path))["limiter"].store  # made before the race
+    start = time.monotonic_ns() + 1_000_000_000
+    command = [sys.executable, "-m", "benchmarks.processes", path, str(int(spread)), str(start)]
+    running = [
+        subprocess.Popen(
+            [*command, str(seconds), str(number)], env=child.environment(), stdout=subprocess.PIPE
+        )
+        for number in range(processes)
+    ]
+    answers = [json.loads(process.communicate()[0]) for process in running]
+    offered = sum(answer["offered"] for answer in answers)
+    admitted = sum(answer["admitted"] for answer in answers)
+    first = min(answer["first"] for answer in answers)
+    last = max(answer["last"] for answer in answers)
+    lasted = (last - first) / 1e9
+    may = None if spread else RATE + RATE * lasted
+    evictions = store.evictions
+    store.close()
+    return offered / lasted, admitted, may, may and admitted / may, evictions
+
+
+def setup(spread: bool, path: str) -> Setup:
+    if spread:
+        return Setup(10**9, "day", max_keys=SPREAD, path=path)
+    return Setup(RATE, "second", max_keys=1000, path=path)
+
+
+def work(path: str, spread: bool, start: int, seconds: float, number: int) -> dict[str, int]:
+    """One of the processes: calls from ``start`` on, for so long."""
+    names = SHARED.make(setup(spread, path))
+    loop = compiled(COUNT, SHARED, SHARED.decides(), names)
+    keys = [f"user:{key}" for key in range(SPREAD)] if spread else ["user:42"] * BATCH
+    at = number * len(keys) // PROCESSES
+    offered = admitted = 0
+    while time.monotonic_ns() < start:
+        pass
+    first = last = time.monotonic_ns()
+    while last < start + seconds * 1e9:
+        batch = keys[at : at + BATCH] if spread else keys
+        admitted += loop(batch)
+        offered += len(batch)
+        at = (at + BATCH) % len(keys)
+        last = time.monotonic_ns()
+    return {"offered": offered, "admitted": admitted, "first": first, "last": last}
+
+
+if __name__ == "__main__":
+    where, wide, begin, duration, which = sys.argv[1:]
+    answer = work(where, bool(int(wide)), int(begin), float(duration), int(which))
+    print(json.dumps(answer), flush=True)
