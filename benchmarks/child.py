@@ -35,7 +35,7 @@ def _main() -> None:
     module, _, function = target.partition(":")
     try:
         answer = {"value": getattr(importlib.import_module(module), function)(*json.loads(args))}
-    except (Unavailable, ImportError) as reason:
+    except (Unavailable, ModuleNotFoundError) as reason:
         answer = {"unavailable": str(reason)}
     print(json.dumps(answer), flush=True)
 

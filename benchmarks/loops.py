@@ -52,16 +52,21 @@ REPLAY = """
 
 
 def compiled(
-    template: str, contender: Contender, call: str, names: Names, take: str = "pass"
+    template: str,
+    contender: Contender,
+    call: str,
+    names: Names,
+    events: asyncio.AbstractEventLoop | None = None,
 ) -> Callable[..., Any]:
     """The loop as a plain function, also for a contender that must be awaited."""
+    names_of = ", ".join(names)
     define = "async def" if contender.is_async else "def"
-    source = template.format(define=define, names=", ".join(names), call=call, take=take)
+    source = template.format(define=define, names=names_of, call=call, take=contender.take)
     found: dict[str, Any] = {"clock": time.perf_counter_ns}
     exec(source, found)
     loop = found["loop"]
     if not contender.is_async:
         return lambda *args: loop(*args, **names)
     # One event loop for all rounds: a limiter may be bound to the first it sees.
-    events = asyncio.new_event_loop()
+    events = events or asyncio.new_event_loop()
     return lambda *args: events.run_until_complete(loop(*args, **names))

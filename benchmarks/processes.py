@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks import child
 from benchmarks.contenders import SHARED
@@ -20,33 +22,46 @@ BATCH = 500  # calls between two looks at the time
 RATE = 20_000
 
 
+@dataclass(frozen=True)
+class Race:
+    speed: float  # decisions a second
+    admitted: int
+    may: float  # admitted at most
+    evictions: int
+
+
 def run(quick: bool = False) -> list[Table]:
-    seconds = 1.0 if quick else 3.0
+    rounds, seconds = (1, 1.0) if quick else (3, 2.0)
     columns = {"": "", "processes": ",", "decisions/s": ",.0f", "admitted": ",", "may": ",.0f"}
     table = Table(
-        "Processes: one SharedMemoryStore", {**columns, "admitted / may": ".4f", "evictions": ","}
+        "Processes: one SharedMemoryStore", {**columns, "admitted / may": ".5f", "evictions": ","}
     )
     table.notes = [
         f"one key: {RATE:,} a second, burst as much; spread: {SPREAD:,} keys, all allowed",
         "may: burst + rate * t, t from the first call to the last on the monotonic clock",
+        f"decisions/s: best of {rounds} interleaved rounds; the rest: the round that admitted most"
+        " of what it may",
         "the machine's cores bound what processes can add up to",
     ]
+    ways = [("one key", 1), ("one key", PROCESSES), ("spread keys", 1), ("spread keys", PROCESSES)]
+    races: dict[tuple[str, int], list[Race]] = {way: [] for way in ways}
     try:
-        for title, spread in [("one key", False), ("spread keys", True)]:
-            for processes in (1, PROCESSES):
-                measured = together(processes, spread, seconds)
-                table.add(title, processes, *measured)
+        for _ in range(rounds):
+            for title, processes in ways:
+                races[title, processes].append(race(processes, title != "one key", seconds))
     except Unavailable as reason:
         table.notes.append(f"left out: {reason}")
+        return [table]
+    for (title, processes), held in races.items():
+        most = max(held, key=lambda one: one.admitted / one.may)
+        table.add(title, processes, max(one.speed for one in held), most.admitted, most.may,
+                  most.admitted / most.may, most.evictions)  # fmt: skip
     return [table]
 
 
-def together(
-    processes: int, spread: bool, seconds: float
-) -> tuple[float, int, float | None, float | None, int]:
-    """Decisions a second, admitted, allowed at most, their ratio, evictions."""
+def race(processes: int, spread: bool, seconds: float) -> Race:
     path = scratch_file()
-    store = SHARED.make(setup(spread, path))["limiter"].store  # made before the race
+    store = SHARED.make(setup(spread, path))["limiter"].store  # made before they start
     start = time.monotonic_ns() + 1_000_000_000
     command = [sys.executable, "-m", "benchmarks.processes", path, str(int(spread)), str(start)]
     running = [
@@ -57,14 +72,18 @@ def together(
     ]
     answers = [json.loads(process.communicate()[0]) for process in running]
     offered = sum(answer["offered"] for answer in answers)
-    admitted = sum(answer["admitted"] for answer in answers)
     first = min(answer["first"] for answer in answers)
     last = max(answer["last"] for answer in answers)
     lasted = (last - first) / 1e9
-    may = None if spread else RATE + RATE * lasted
-    evictions = store.evictions
+    found = Race(
+        offered / lasted,
+        sum(answer["admitted"] for answer in answers),
+        offered if spread else RATE + RATE * lasted,
+        store.evictions,
+    )
     store.close()
-    return offered / lasted, admitted, may, may and admitted / may, evictions
+    Path(path).unlink()
+    return found
 
 
 def setup(spread: bool, path: str) -> Setup:

@@ -120,12 +120,13 @@ def _main() -> None:
         else:
             batch, keys = one_key(contender, scenario)
             batch()
-    except (Unavailable, ImportError) as reason:
+    except (Unavailable, ModuleNotFoundError) as reason:
         print("unavailable", reason, flush=True)
         return
     print("ready", keys, flush=True)
     for _ in sys.stdin:
-        took, end = [], time.monotonic() + ROUND_SECONDS
+        took: list[float] = []
+        end = time.monotonic() + ROUND_SECONDS
         while len(took) < LEAST_BATCHES or time.monotonic() < end:
             took.append(batch())
         print(min(took), flush=True)

@@ -52,6 +52,7 @@ def test_overrun_is_flagged_and_only_there(limiter_of) -> None:
     seen = [limiter.hit("k") for _ in range(8)]
     assert [d.overrun for d in seen] == [False] * 5 + [True] * 2 + [False]
     assert [d.remaining for d in seen] == [4, 3, 2, 1, 0, 0, 0, 0]
+    assert [d.last for d in seen] == [False] * 4 + [True] + [False] * 3
 
 
 def test_peek_flags_an_overrun_and_starts_no_grace_time(limiter_of, clock) -> None:

@@ -38,8 +38,8 @@ cdef class Bound:
     cdef readonly int64_t max_keys
     cdef readonly int64_t keys
     cdef readonly int64_t evictions
-    cdef int64_t tables
-    cdef Table largest
+    cdef list tables
+    cdef Table crowded     # one that had its share of the keys when it was last looked for
 
 
 @cython.final

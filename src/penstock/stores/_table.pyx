@@ -34,6 +34,7 @@ cdef class Bound:
 
     def __init__(self, int64_t max_keys):
         self.max_keys = max_keys
+        self.tables = []
 
 
 cdef uint32_t size_for(uint32_t count) noexcept:
@@ -63,7 +64,9 @@ cdef class Table:
         if self.directory[0].slots == NULL:
             raise MemoryError
         self.clear(self.directory[0].slots, 0, SEGMENT_LEAST + pad_of(SEGMENT_LEAST) + 1)
-        bound.tables += 1
+        bound.tables.append(self)
+        if bound.crowded is None:
+            bound.crowded = self
 
     def __dealloc__(self):
         cdef uint32_t at = 0
@@ -73,8 +76,6 @@ cdef class Table:
             self.free_segment(&self.directory[at])
             at += <uint32_t> 1 << (self.bits - self.directory[at].depth)
         PyMem_RawFree(self.directory)
-        self.bound.keys -= self.keys
-        self.bound.tables -= 1
 
     def memory(self):
         """Bytes in use, the directory and rows of their own included."""
@@ -122,11 +123,17 @@ cdef class Table:
 
     cdef void evict(self, uint64_t h, int64_t now) noexcept:
         """Make one key of the store give way, in a table that has its share of them."""
-        cdef Table victim = self
-        if self.keys * self.bound.tables < self.bound.keys and self.bound.largest.keys > 0:
-            victim = self.bound.largest
+        cdef Bound bound = self.bound
+        cdef Table victim = self, other
+        cdef Py_ssize_t tables = len(bound.tables)
+        if self.keys * tables < bound.keys:
+            if bound.crowded.keys * tables < bound.keys:
+                for other in bound.tables:
+                    if other.keys > bound.crowded.keys:
+                        bound.crowded = other
+            victim = bound.crowded
         if victim.evict_near(h, now):
-            self.bound.evictions += 1
+            bound.evictions += 1
 
     cdef bint evict_near(self, uint64_t h, int64_t now) noexcept:
         """Remove the slot that ends soonest of those around ``h``; whether it was alive."""
@@ -214,8 +221,6 @@ cdef class Table:
             self.point(first + span // 2, span // 2, right)
         self.keys += <int64_t> live - <int64_t> used(old.slots)[0]
         self.bound.keys += <int64_t> live - <int64_t> used(old.slots)[0]
-        if self.bound.largest is None or self.keys > self.bound.largest.keys:
-            self.bound.largest = self
         self.free_rows(old.slots, end, now)
         self.free_slots(old.slots, old.size)
         return True

@@ -1,0 +1,203 @@
+"""Limits from one line of text, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from penstock import Limit, LimitError
+from penstock.durations import LONGEST
+
+RIGHT = [
+    ("100/minute", Limit(100, "minute")),
+    ("5 per 30s", Limit(5, "30s")),
+    ("5/1h30m", Limit(5, "90m")),
+    ("5/0.5s", Limit(5, "500ms")),
+    ("1_000/hour", Limit(1000, "hour")),
+    ("  10  /  minute  ", Limit(10, "minute")),
+    ("10 PER Minute", Limit(10, "minute")),
+    ("1000/hour burst 2000", Limit(1000, "hour", burst=2000)),
+    ("5/minute debt 3", Limit(5, "minute", debt=3)),
+    ("5/minute lockout 15m", Limit(5, "minute", lockout="15m")),
+    ("5/minute warm_up 10m", Limit(5, "minute", warm_up="10m")),
+    ("5/minute soft 20 for 10m", Limit(5, "minute", soft=(20, "10m"))),
+    ("50/minute soft 20% for 10m", Limit(50, "minute", soft=(10, "10m"))),
+    ("5/minute leaky_bucket burst 2", Limit(5, "minute", burst=2, algorithm="leaky_bucket")),
+    ("10/day tz Asia/Taipei", Limit(10, "day", algorithm="fixed_window", tz="Asia/Taipei")),
+    ("10/day align first_hit", Limit(10, "day", algorithm="fixed_window", align="first_hit")),
+    ("10/day fixed_window", Limit(10, "day", algorithm="fixed_window")),
+    ("5/minute sliding_window cells 3", Limit(5, "minute", algorithm="sliding_window", cells=3)),
+    (
+        "5/minute sliding_log count_rejected lockout 1h",
+        Limit(5, "minute", algorithm="sliding_log", count_rejected=True, lockout="1h"),
+    ),
+    ("5/minute lockout 1h sliding_log", Limit(5, "minute", algorithm="sliding_log", lockout="1h")),
+    ("5/minute algorithm sliding_log", Limit(5, "minute", algorithm="sliding_log")),
+    ("5/minute BURST 9", Limit(5, "minute", burst=9)),
+    # As the `limits` package writes them.
+    ("10 per 2 hours", Limit(10, "2h")),
+    ("1/second", Limit(1, "second")),
+    ("5 per 30 minutes", Limit(5, "30m")),
+    ("10 per hour", Limit(10, "hour")),
+    ("10/hour", Limit(10, "hour")),
+    ("100/10 minutes", Limit(100, "10m")),
+    ("1 per 1 day", Limit(1, "day")),
+    ("200 per 2 months", Limit(200, "60d")),
+    ("1 per year", Limit(1, "year")),
+]
+
+EXAMPLE = "write it like '100/minute', '5 per 30s' or '1000/hour burst 2000'"
+UNITS = (
+    "use one of nanosecond, microsecond, millisecond, second, minute, hour, day, week, month, year"
+)
+OPTIONS = (
+    "Options are an algorithm's name, burst, debt, cells, align, tz, lockout, warm_up, soft,"
+    " count_rejected"
+)
+WRONG = [
+    ("", f"'' does not start with a number: {EXAMPLE}"),
+    ("fast", f"'fast' does not start with a number: {EXAMPLE}"),
+    ("per minute", f"'per minute' does not start with a number: {EXAMPLE}"),
+    ("100", f"'100' does not say per what time: {EXAMPLE}"),
+    ("100 minute", f"'100 minute' does not say per what time: {EXAMPLE}"),
+    ("100/", f"'100/' has no unit of time: {EXAMPLE}"),
+    ("100/60", f"'100/60' has no unit of time: {EXAMPLE}"),
+    ("100/minut", f"'100/minut' has an unknown unit 'minut' (did you mean 'minute'?): {UNITS}"),
+    ("100/fortnight", f"'100/fortnight' has an unknown unit 'fortnight': {UNITS}"),
+    ("1.5/minute", f"'1.5/minute': the amount '1.5' must be a whole number: {EXAMPLE}"),
+    ("-5/minute", f"'-5/minute': the amount '-5' must be a whole number: {EXAMPLE}"),
+    ("1,000/minute", f"'1,000/minute': the amount '1,000' must be a whole number: {EXAMPLE}"),
+    ("5/minute burst", "'5/minute burst': burst has no value behind it"),
+    ("5/minute burst 3 burst 4", "'5/minute burst 3 burst 4' says burst twice"),
+    (
+        "5/minute sliding_log fixed_window",
+        "'5/minute sliding_log fixed_window' says algorithm twice",
+    ),
+    (
+        "5/minute brust 9",
+        f"'5/minute brust 9': 'brust' is not an option (did you mean 'burst'?). {OPTIONS}",
+    ),
+    ("5/minute quickly", f"'5/minute quickly': 'quickly' is not an option. {OPTIONS}"),
+    ("5/minute; 9/hour", "'5/minute; 9/hour' names several limits: make one of each and use hit_all"),
+    ("1/s, 9/m", "'1/s, 9/m' names several limits: make one of each and use hit_all"),
+    ("5/minute soft 2", "'5/minute soft 2': soft has no value behind it"),
+    ("5/minute soft 2 or 10m", "'5/minute soft 2 or 10m': soft is written like 'soft 20 for 10m'"),
+    ("0/minute", "'0/minute': amount must be from 1 to 1000000000000, not 0"),
+    (
+        "5/minute fixed_window burst 9",
+        "'5/minute fixed_window burst 9': burst means nothing to fixed_window:"
+        " it needs token_bucket or leaky_bucket",
+    ),
+    (
+        "5/day tz Taipei",
+        "'5/day tz Taipei': unknown time zone 'Taipei': use a name such as 'Asia/Taipei'"
+        " (the names come from the system's tz database or the tzdata package)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "limit"), RIGHT)
+def test_reads(text: str, limit: Limit) -> None:
+    assert Limit.parse(text) == limit
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_a_wrong_text_says_what_is_wrong_and_shows_a_right_one(text: str, message: str) -> None:
+    with pytest.raises(LimitError) as caught:
+        Limit.parse(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("text", [5, None, b"5/minute"])
+def test_only_text_is_read(text: Any) -> None:
+    with pytest.raises(LimitError, match="^a limit string is a str, not .*: write it like"):
+        Limit.parse(text)
+
+
+def test_an_absurdly_long_number_is_an_error_of_ours() -> None:
+    for text in ("9" * 5000 + "/minute", f"5/{'9' * 5000}s", f"5/minute burst {'9' * 5000}"):
+        with pytest.raises(LimitError):
+            Limit.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (Limit(100, "minute"), "100/minute"),
+        (Limit(100, 60, burst=100), "100/minute"),
+        (Limit(5, "90s"), "5/90s"),
+        (Limit(5, "2h"), "5/2h"),
+        (Limit(1, "month", burst=3), "1/month burst 3"),
+        (Limit(1, "day", algorithm="fixed_window"), "1/day fixed_window"),
+        (Limit(1, "day", algorithm="fixed_window", align="epoch"), "1/day fixed_window"),
+        (Limit(1, "day", algorithm="fixed_window", align="calendar"), "1/day fixed_window tz UTC"),
+        (Limit(9, "1m", algorithm="sliding_window", cells=10), "9/minute sliding_window"),
+        (Limit(9, "1m", soft="2 for 90s", lockout=900), "9/minute lockout 15m soft 2 for 90s"),
+    ],
+)
+def test_str_is_short_and_says_only_what_is_not_the_default(limit: Limit, text: str) -> None:
+    assert str(limit) == text
+    assert Limit.parse(text) == limit
+
+
+@st.composite
+def any_limit(draw: st.DrawFn) -> Limit:
+    def maybe(strategy: st.SearchStrategy[Any]) -> Any:
+        return draw(st.none() | strategy)
+
+    nanoseconds = st.one_of(
+        st.integers(1, LONGEST), st.sampled_from([10**9, 60 * 10**9, 3600 * 10**9, 86_400 * 10**9])
+    ).map("{}ns".format)
+    few = st.integers(1, 1000)
+    algorithm = draw(
+        st.sampled_from(
+            ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"]
+        )
+    )
+    options = {"lockout": maybe(nanoseconds), "soft": maybe(st.tuples(few, nanoseconds))}
+    if algorithm.endswith("bucket"):
+        options |= {"burst": maybe(few), "warm_up": maybe(nanoseconds)}
+    if algorithm == "token_bucket":
+        options["debt"] = maybe(few)
+    elif algorithm == "fixed_window":
+        options["align"] = maybe(st.sampled_from(["epoch", "calendar", "first_hit"]))
+        options["tz"] = maybe(st.sampled_from(["UTC", "Asia/Taipei", "America/New_York"]))
+    elif algorithm == "sliding_window":
+        options["cells"] = maybe(st.integers(1, 1000))
+    elif algorithm == "sliding_log":
+        options["count_rejected"] = maybe(st.booleans())
+    try:
+        amount = draw(st.integers(1, 100) | st.integers(1, 10**12))
+        return Limit(amount, draw(nanoseconds), algorithm=algorithm, **options)
+    except LimitError:
+        assume(False)
+        raise
+
+
+@given(any_limit())
+@example(Limit(1, "year"))
+@example(Limit(1, "1ns", algorithm="sliding_log"))
+def test_any_limit_reads_back_from_its_text(limit: Limit) -> None:
+    twin = Limit.parse(str(limit))
+    assert twin == limit
+    assert hash(twin) == hash(limit)
+    assert str(twin) == str(limit)
+
+
+@given(st.text())
+def test_any_text_is_a_limit_or_an_error_of_ours(text: str) -> None:
+    try:
+        limit = Limit.parse(text)
+    except LimitError:
+        return
+    assert Limit.parse(str(limit)) == limit
+
+
+@given(st.lists(st.sampled_from([*"0159 /.%_", "per", "minute", "s", "µs", "burst", "tz", "UTC",
+       "soft", "for", "lockout", "cells", "align", "epoch", "sliding_log", "٣"]), max_size=12)
+       .map("".join))  # fmt: skip
+def test_any_words_are_a_limit_or_an_error_of_ours(text: str) -> None:
+    test_any_text_is_a_limit_or_an_error_of_ours.hypothesis.inner_test(text)  # type: ignore[attr-defined]
