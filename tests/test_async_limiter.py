@@ -74,7 +74,7 @@ async def test_every_verb_answers_as_the_limiter_does(clock: FakeClock) -> None:
 async def test_a_limiter_without_a_limit_says_so() -> None:
     limiter = AsyncLimiter()
     for ask in (limiter.hit, limiter.peek, limiter.wait, limiter.reset, limiter.refund):
-        with pytest.raises(LimitError, match="^no limit"):
+        with pytest.raises(LimitError, match=r"^no limit"):
             await ask("k")
 
 

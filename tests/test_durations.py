@@ -98,7 +98,7 @@ def test_says_what_is_wrong(value: Duration, message: str) -> None:
 
 
 def test_names_what_the_duration_was_for() -> None:
-    with pytest.raises(LimitError, match="^lockout 'soon' has an unknown unit 'soon'"):
+    with pytest.raises(LimitError, match=r"^lockout 'soon' has an unknown unit 'soon'"):
         parse_duration("soon", "lockout")
 
 

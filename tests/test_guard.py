@@ -96,7 +96,7 @@ def test_a_guarded_function_raises_when_it_is_over(limiter: Limiter) -> None:
         return 2 * number if double else number
 
     assert (work(1), work(2, double=True)) == (1, 4)
-    with pytest.raises(LimitExceeded, match="^'k' is over its limit of 2/minute: retry after 30"):
+    with pytest.raises(LimitExceeded, match=r"^'k' is over its limit of 2/minute: retry after 30"):
         work(3)
     assert calls == [1, 2]
     assert (work.__name__, work.__doc__) == ("work", "Does something.")
@@ -219,7 +219,7 @@ def test_a_wrong_guard_is_an_error_while_decorating(limiter: Limiter, tasks: Asy
             (Limiter() if guard == limiter.limit else AsyncLimiter()).limit("k")
     keys: list[Any] = ["", 7, b"k"]
     for key in keys:
-        with pytest.raises(InvalidKey, match="^key is a non-empty str or a function of the call"):
+        with pytest.raises(InvalidKey, match=r"^key is a non-empty str or a function of the call"):
             limiter.limit(key)(work)
     with pytest.raises(InvalidKey, match=r"work is not async, so its key cannot be either$"):
         limiter.limit(who)(work)

@@ -81,7 +81,10 @@ WRONG = [
         f"'5/minute brust 9': 'brust' is not an option (did you mean 'burst'?). {OPTIONS}",
     ),
     ("5/minute quickly", f"'5/minute quickly': 'quickly' is not an option. {OPTIONS}"),
-    ("5/minute; 9/hour", "'5/minute; 9/hour' names several limits: make one of each and use hit_all"),
+    (
+        "5/minute; 9/hour",
+        "'5/minute; 9/hour' names several limits: make one of each and use hit_all",
+    ),
     ("1/s, 9/m", "'1/s, 9/m' names several limits: make one of each and use hit_all"),
     ("5/minute soft 2", "'5/minute soft 2': soft has no value behind it"),
     ("5/minute soft 2 or 10m", "'5/minute soft 2 or 10m': soft is written like 'soft 20 for 10m'"),
@@ -113,7 +116,7 @@ def test_a_wrong_text_says_what_is_wrong_and_shows_a_right_one(text: str, messag
 
 @pytest.mark.parametrize("text", [5, None, b"5/minute"])
 def test_only_text_is_read(text: Any) -> None:
-    with pytest.raises(LimitError, match="^a limit string is a str, not .*: write it like"):
+    with pytest.raises(LimitError, match=r"^a limit string is a str, not .*: write it like"):
         Limit.parse(text)
 
 

@@ -74,7 +74,7 @@ def test_without_a_limit_of_its_own_each_call_names_one() -> None:
         ):
             ask("k")
     for ask_more in (lambda: limiter.hit_many(["k"]), lambda: limiter.hit_all([("k", None)])):
-        with pytest.raises(LimitError, match="^no limit"):
+        with pytest.raises(LimitError, match=r"^no limit"):
             ask_more()
 
 
@@ -98,7 +98,7 @@ def test_a_store_may_refuse_a_limit_when_the_limiter_is_made() -> None:
         def counters(self, limit: Limit) -> Counters:
             raise UnsupportedLimit("not here")
 
-    with pytest.raises(UnsupportedLimit, match="^not here$"):
+    with pytest.raises(UnsupportedLimit, match=r"^not here$"):
         Limiter("5/minute", store=Picky())
 
 
@@ -149,7 +149,7 @@ def test_a_subclass_of_str_is_the_key_that_it_spells(limiter: Limiter) -> None:
 @pytest.mark.parametrize("cost", [0, -1, 1.0, "1", None, True])
 def test_a_cost_is_a_whole_number_of_at_least_one(limiter: Limiter, cost: Any) -> None:
     for ask in (limiter.hit, limiter.peek, limiter.wait, limiter.reserve):
-        with pytest.raises(InvalidCost, match="^cost is "):
+        with pytest.raises(InvalidCost, match=r"^cost is "):
             ask("k", cost=cost)
     with pytest.raises(InvalidCost):
         limiter.refund("k", cost)
@@ -183,7 +183,7 @@ def test_hit_many_of_more_than_a_batch_agrees_with_single_hits(limiter: Limiter)
 def test_hit_many_takes_nothing_when_one_key_is_wrong(limiter: Limiter) -> None:
     with pytest.raises(InvalidKey):
         limiter.hit_many(["a", "b", ""])
-    with pytest.raises(InvalidKey, match="^hit_many takes several keys, not the one str 'ab'$"):
+    with pytest.raises(InvalidKey, match=r"^hit_many takes several keys, not the one str 'ab'$"):
         limiter.hit_many("ab")
     assert limiter.peek("a").remaining == 5
 
@@ -236,7 +236,7 @@ def test_hit_all_takes_pairs_and_triples(limiter: Limiter, item: Any) -> None:
 
 
 def test_hit_all_of_nothing_is_an_error(limiter: Limiter) -> None:
-    with pytest.raises(PenstockError, match="^hit_all was given nothing to decide on$"):
+    with pytest.raises(PenstockError, match=r"^hit_all was given nothing to decide on$"):
         limiter.hit_all([])
 
 
@@ -270,7 +270,7 @@ def test_waiting_is_no_violation_but_not_waiting_is(clock: FakeClock) -> None:
 
 @pytest.mark.parametrize("timeout", [-1, -0.001, float("nan"), "1", True])
 def test_a_timeout_is_a_number_of_seconds(limiter: Limiter, timeout: Any) -> None:
-    with pytest.raises(ValueError, match="^timeout is a number of seconds of at least 0, or None"):
+    with pytest.raises(ValueError, match=r"^timeout is a number of seconds of at least 0, or None"):
         limiter.wait("k", timeout=timeout)
     assert limiter.wait("k", timeout=float("inf"))
 

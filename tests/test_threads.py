@@ -184,7 +184,9 @@ def test_a_thread_in_line_gives_up_by_the_clock_of_the_store() -> None:
     for number, thread in enumerate(waits, 1):
         thread.start()
         until(lambda number=number: len(limiter.threads) == number)
-    clock.advance(60)
+    for _ in range(60):  # in steps: it may not yet have begun to wait
+        clock.advance(1)
+        let_others_run()
     waits[1].join(2)
     given_up = not waits[1].is_alive()
     clock.advance(3600)
@@ -194,7 +196,9 @@ def test_a_thread_in_line_gives_up_by_the_clock_of_the_store() -> None:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Let other threads run until it holds."""
-    pause = threading.Event()
     while not condition():
-        pause.wait(0.0005)
+        let_others_run()
+
+
+def let_others_run() -> None:
+    threading.Event().wait(0.0005)

@@ -31,6 +31,7 @@ class AsyncLimiter:
 
     @property
     def store(self) -> Store:
+        """Where the state lives."""
         return self._limiter.store
 
     async def hit(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Decision:

@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
+from penstock.clock import Clock, MonotonicClock, WallClock
 from penstock.decision import Decision
 from penstock.flow import Ask, Flow, Pause
 from penstock.line import TaskTicket, ThreadTicket
+
+_LOOK_EVERY = 0.001
 
 
 def ask(step: Ask | None) -> Any:
@@ -57,9 +60,23 @@ def _sleep(pause: Pause) -> bool:
     seconds = None if pause.nanoseconds is None else pause.nanoseconds / 1e9
     # A place on a paced line is never called up in threads: nobody there can cancel.
     if isinstance(pause.ticket, ThreadTicket) and not pause.ticket.width:
-        return pause.ticket.wait(seconds)
+        return _await_call(pause.ticket, pause.clock, pause.nanoseconds)
     assert seconds is not None
     pause.clock.sleep(seconds)
+    return False
+
+
+def _await_call(ticket: ThreadTicket, clock: Clock, nanoseconds: int | None) -> bool:
+    """Wait to be called, for so long by that clock."""
+    if nanoseconds is None:
+        return ticket.wait(None)
+    if isinstance(clock, (MonotonicClock, WallClock)):
+        return ticket.wait(nanoseconds / 1e9)
+    # Somebody's own clock cannot tell us when it has moved: look from time to time.
+    due = clock.now() + nanoseconds
+    while clock.now() < due:
+        if ticket.wait(_LOOK_EVERY):
+            return True
     return False
 
 

@@ -35,6 +35,7 @@ _UNITS = {
     MICROSECOND: ("microsecond", "us", "microseconds", "µs"),
     1: ("nanosecond", "ns", "nanoseconds"),
 }
+_MOST_DIGITS = 30
 _BY_NAME = {name: size for size, names in _UNITS.items() for name in names}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)?\s*([a-zµ]+)")
 
@@ -48,6 +49,8 @@ def parse_duration(value: Duration, what: str) -> int:
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         if value != value or value in (float("inf"), float("-inf")):
             raise LimitError(f"{what} must be a finite number of seconds, not {value!r}")
+        if abs(value) > LONGEST:
+            raise LimitError(f"{what} must be at most 10 years")
         # Through its decimal digits: 0.1 is meant as a tenth, not as the nearest double.
         size = Fraction(str(value)) * SECOND
     else:
@@ -76,6 +79,8 @@ def _parse_text(text: str, what: str) -> Fraction:
         if part is None or part.end() == 0:
             raise LimitError(example)
         number, name = part.groups()
+        if number is not None and len(number) > _MOST_DIGITS:
+            raise LimitError(f"{what} has a number of {len(number)} digits, which is too large")
         if name not in _BY_NAME:
             raise LimitError(f"{what} {text!r} has an unknown unit {name!r}: {example_units()}")
         rest = rest[part.end() :].lstrip()

@@ -129,6 +129,10 @@ class Limit:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        """Pickled as text: hashes of strings differ between processes."""
+        return Limit.parse, (str(self),)
+
     @classmethod
     def parse(cls, text: str) -> Limit:
         """Read a limit from one line, such as ``"1000/hour burst 2000 lockout 15m"``."""
@@ -219,7 +223,8 @@ def _whole(value: object, what: str, least: int) -> int:
     if type(value) is not int:
         raise LimitError(f"{what} must be a whole number, not {value!r}")
     if not least <= value <= MOST_UNITS:
-        raise LimitError(f"{what} must be from {least} to {MOST_UNITS}, not {value}")
+        shown = str(value) if abs(value) < 10**30 else "a number of more than 30 digits"
+        raise LimitError(f"{what} must be from {least} to {MOST_UNITS}, not {shown}")
     return value
 
 

@@ -21,12 +21,14 @@ from penstock.durations import example_units, is_unit
 from penstock.errors import LimitError
 
 _EXAMPLE = "write it like '100/minute', '5 per 30s' or '1000/hour burst 2000'"
+_MOST_DIGITS = 30
 _NUMBERS = ("burst", "debt", "cells")
 _WORDS = ("align", "tz", "lockout", "warm_up")
 _OPTIONS = (*_NUMBERS, *_WORDS, "soft", "count_rejected")
 
+_SEVERAL = re.compile(r"[a-z]\s*[;,|]\s*\d", re.I)
 _RATE = re.compile(
-    r"\s*(?P<amount>[+-]?[\d_.]+)?\s*(?P<per>/|\bper\b)?\s*"
+    r"\s*(?P<amount>[+-]?[\d_.,]+)?\s*(?P<per>/|\bper\b)?\s*"
     r"(?P<count>\d+(?:\.\d+)?)?\s*(?P<unit>[a-zµ]+)?(?P<more>(?:\d+(?:\.\d+)?[a-zµ]+)*)",
     re.I,
 )
@@ -36,7 +38,7 @@ def read(text: str, algorithms: Collection[str]) -> tuple[int, str, dict[str, An
     """The arguments of the `Limit` that ``text`` describes: amount, per, options."""
     if not isinstance(text, str):
         raise LimitError(f"a limit string is a str, not {type(text).__name__}: {_EXAMPLE}")
-    if any(mark in text for mark in ";,|"):
+    if _SEVERAL.search(text):
         raise LimitError(f"{text!r} names several limits: make one of each and use hit_all")
     rate = _RATE.match(text)
     assert rate is not None  # every part of it is optional
@@ -63,6 +65,8 @@ def _amount(digits: str | None, text: str) -> int:
     plain = digits.replace("_", "")
     if not (plain.isascii() and plain.isdigit()):
         raise LimitError(f"{text!r}: the amount {digits!r} must be a whole number: {_EXAMPLE}")
+    if len(plain) > _MOST_DIGITS:
+        raise LimitError(f"{text[:60]!r}: a number of {len(plain)} digits is too large")
     return int(plain)
 
 

@@ -84,16 +84,20 @@ class Line:
                 tickets[0].call()
 
     def close_gap(self, ticket: Ticket, end: int) -> bool:
-        """Move those behind ``ticket`` up by its width, if the line ends with them.
+        """Move those behind ``ticket`` up by its width, if only they stand behind it.
 
-        ``end`` is where the store's line ends. If others, elsewhere, stand behind
-        ours, nothing moves.
+        ``end`` is where the store's line ends. If somebody else, from elsewhere, has
+        a place between ours or behind them, nothing moves.
         """
         with self._lock:
             tickets = self._lines[ticket.place]
             behind = tickets[tickets.index(ticket) + 1 :]
-            last = behind[-1] if behind else ticket
-            if last.due + last.width != end:
+            place = ticket.due + ticket.width
+            for other in behind:
+                if other.due != place:
+                    return False
+                place += other.width
+            if place != end:
                 return False
             for other in behind:
                 other.due -= ticket.width

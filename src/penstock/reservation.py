@@ -52,9 +52,8 @@ class _Bill:
         if actual > self.cost:
             return Ask(self._counters, "charge", (self.key, actual - self.cost))
         if actual < self.cost:
-            return Ask(
-                self._counters, "refund", (self.key, self.cost - actual, self.decision._mark)
-            )
+            back = (self.key, self.cost - actual, self.decision._mark, actual)
+            return Ask(self._counters, "refund", back)
         return None
 
     def _due_on_exit(self, error: BaseException | None) -> Ask | None:

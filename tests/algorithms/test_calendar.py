@@ -184,9 +184,7 @@ def test_windows_tile_time(unit: str, moment: tuple[str, int]) -> None:
 @pytest.mark.parametrize("unit", ["day", "week", "month", "year"])
 @given(moment=moments())
 @example(moment=("Pacific/Apia", at("2011-12-29T12:00")))
-def test_the_end_of_the_next_window_is_known_beforehand(
-    unit: str, moment: tuple[str, int]
-) -> None:
+def test_the_end_of_the_next_window_is_known_beforehand(unit: str, moment: tuple[str, int]) -> None:
     zone, now = ZoneInfo(moment[0]), moment[1]
     _, end, after = calendar_window(now, unit, zone)
     assert calendar_window(end, unit, zone)[1] == after

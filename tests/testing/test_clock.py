@@ -45,9 +45,9 @@ def test_seconds_are_rounded_to_nanoseconds() -> None:
 
 @pytest.mark.parametrize("now", [-1, 1.5, "0", None, True])
 def test_a_time_is_a_whole_number_of_nanoseconds(now: Any) -> None:
-    with pytest.raises(ValueError, match="^a time is a whole number of nanoseconds"):
+    with pytest.raises(ValueError, match=r"^a time is a whole number of nanoseconds"):
         FakeClock(now)
-    with pytest.raises(ValueError, match="^a time is a whole number of nanoseconds"):
+    with pytest.raises(ValueError, match=r"^a time is a whole number of nanoseconds"):
         FakeClock().set(now)
 
 

@@ -22,6 +22,6 @@ cdef class Algorithm:
     ) noexcept nogil
     cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     cdef void refund(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t mark
+        self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil
     cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil

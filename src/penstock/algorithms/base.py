@@ -56,11 +56,12 @@ class Algorithm:
         """Book ``cost`` whether it fits or not: it has been used already."""
         return REFUSED
 
-    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+    def refund(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:
         """Give ``cost`` back, never beyond full.
 
-        With the ``mark`` of the decision that took it, give back only what that
-        still weighs: part of it may have come back by itself since.
+        With the ``mark`` of the decision that took it, and the units of it that stay
+        ``kept``, give back only what the rest still weighs: some of it may have come
+        back by itself since.
         """
 
     def carry(self, old: Words, new: Words) -> None:

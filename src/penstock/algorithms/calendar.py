@@ -2,8 +2,8 @@
 
 A calendar window is the hour, day, week (from Monday), month or year in which a
 moment lies, as a clock on the wall of that zone shows it. Where daylight saving
-moves that clock, a day has 23 or 25 hours. An hour or a minute has its ordinary
-length: the one that a zone repeats in autumn counts as two.
+moves that clock, a day has 23 or 25 hours, and an hour that is repeated counts as
+two.
 """
 
 from __future__ import annotations
@@ -24,26 +24,54 @@ def epoch_window(now: int, period: int) -> tuple[int, int, int]:
 
 def calendar_window(now: int, unit: str, zone: ZoneInfo) -> tuple[int, int, int]:
     """The same for a calendar window of ``unit`` in ``zone``."""
+    start, end = _span(now, unit, zone)
+    return start, end, _span(end, unit, zone)[1]
+
+
+def _span(now: int, unit: str, zone: ZoneInfo) -> tuple[int, int]:
     if unit in ("minute", "hour"):
-        return _clock_window(now, MINUTE if unit == "minute" else HOUR, zone)
-    local = (_EPOCH + timedelta(seconds=now // SECOND)).astimezone(zone)
-    day = _first_day(local, unit)
+        return _clock_span(now, MINUTE if unit == "minute" else HOUR, zone)
+    day = _first_day(_local(now, zone), unit)
     start, end = _instant(day, zone), _instant(_step(day, unit), zone)
     if end <= now:
         # Clocks went back over midnight: the date on them has begun once already.
-        day = _step(day, unit)
-        start, end = end, _instant(_step(day, unit), zone)
-    return start, end, _instant(_step(_step(day, unit), unit), zone)
+        start, end = end, _instant(_step(_step(day, unit), unit), zone)
+    return start, end
 
 
-def _clock_window(now: int, period: int, zone: ZoneInfo) -> tuple[int, int, int]:
-    """Minutes and hours by the zone's offset in force, which may be a half hour."""
-    local = (_EPOCH + timedelta(seconds=now // SECOND)).astimezone(zone)
-    offset = local.utcoffset()
-    assert offset is not None  # ZoneInfo always knows one
-    shift = (offset.days * 86_400 + offset.seconds) * SECOND
-    start = (now + shift) // period * period - shift
-    return start, start + period, start + 2 * period
+def _clock_span(now: int, period: int, zone: ZoneInfo) -> tuple[int, int]:
+    """Minutes and hours: the zone's offset may be odd, and a window ends where it changes."""
+    offset = _offset(now, zone)
+    start = (now + offset) // period * period - offset
+    end = start + period
+    if _offset(start, zone) != offset:
+        start = _change(start, now, zone)
+    if _offset(end - SECOND, zone) != offset:
+        end = _change(now, end - SECOND, zone)
+    return start, end
+
+
+def _offset(now: int, zone: ZoneInfo) -> int:
+    """How far the zone's clocks are ahead of UTC at that moment."""
+    found = _local(now, zone).utcoffset()
+    assert found is not None  # ZoneInfo always knows one
+    return (found.days * 86_400 + found.seconds) * SECOND
+
+
+def _change(low: int, high: int, zone: ZoneInfo) -> int:
+    """The second after ``low`` and up to ``high`` at which the offset changes."""
+    before, low, high = _offset(low, zone), low // SECOND, high // SECOND
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _offset(middle * SECOND, zone) == before:
+            low = middle
+        else:
+            high = middle
+    return high * SECOND
+
+
+def _local(now: int, zone: ZoneInfo) -> datetime:
+    return (_EPOCH + timedelta(seconds=now // SECOND)).astimezone(zone)
 
 
 def _first_day(local: datetime, unit: str) -> datetime:

@@ -23,5 +23,5 @@ cdef class FixedWindow(Algorithm):
     @cython.locals(used=int64_t)
     cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     cdef void refund(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t mark
+        self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil

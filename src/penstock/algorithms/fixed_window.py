@@ -92,7 +92,7 @@ class FixedWindow(Algorithm):
         state[1] = used + cost if cost < MOST_USED - used else MOST_USED
         return ALLOWED
 
-    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+    def refund(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:
         if state[0] <= now or (mark != NO_MARK and mark != state[0]):
             return
         state[1] = state[1] - cost if state[1] > cost else 0

@@ -86,9 +86,9 @@ class Lockout(Algorithm):
             self.remember(state, state[UNTIL])
         return answer
 
-    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+    def refund(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:
         if state[0] > now:
-            self.inner.refund(state + INNER, cost, now, mark)
+            self.inner.refund(state + INNER, cost, now, mark, kept)
             self.remember(state, state[UNTIL])
 
     def carry(self, old: Words, new: Words) -> None:

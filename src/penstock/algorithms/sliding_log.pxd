@@ -33,7 +33,7 @@ cdef class SlidingLog(Algorithm):
     cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     @cython.locals(index=int64_t, place=int64_t, back=int64_t)
     cdef void refund(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t mark
+        self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil
     @cython.locals(to=int64_t, start=int64_t)
     cdef void delete(self, int64_t* state, int64_t index) noexcept nogil

@@ -157,7 +157,7 @@ class SlidingLog(Algorithm):
         state[UNITS] += cost
         return ALLOWED
 
-    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+    def refund(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:
         """From the hit that took it, or from the newest ones if that is not known."""
         if state[0] <= now:
             return

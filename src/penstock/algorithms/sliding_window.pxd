@@ -32,5 +32,5 @@ cdef class SlidingWindow(Algorithm):
     cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     @cython.locals(begin=int64_t, age=int64_t, cell=int64_t, back=int64_t)
     cdef void refund(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t mark
+        self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil

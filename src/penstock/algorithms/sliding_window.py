@@ -145,7 +145,7 @@ class SlidingWindow(Algorithm):
         state[SUM] += cost
         return ALLOWED
 
-    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+    def refund(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:
         """From the cell that took it, or from the newest ones if that is not known."""
         if state[0] <= now:
             return

@@ -25,7 +25,7 @@ cdef class Soft(Algorithm):
     @cython.locals(answer=int)
     cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     cdef void refund(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t mark
+        self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil
     @cython.locals(index=int64_t)
     cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil

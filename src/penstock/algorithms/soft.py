@@ -54,8 +54,10 @@ class Soft(Algorithm):
         hard_wait = -1
         if cost <= self.inner.most:
             answer = self.inner.decide(state + INNER, cost, now, extra, take, out)
-            if answer != REFUSED:
-                if take and answer == ALLOWED:
+            if answer == NO_ROOM:
+                return answer
+            if answer == ALLOWED:
+                if take:
                     self.remember(state, ends, anew)
                 self.keep_reset(out, anew - now)
                 return answer
@@ -112,9 +114,9 @@ class Soft(Algorithm):
             self.remember(state, state[ENDS], state[ANEW])
         return answer
 
-    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+    def refund(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:
         if state[0] > now:
-            self.inner.refund(state + INNER, cost, now, mark)
+            self.inner.refund(state + INNER, cost, now, mark, kept)
             self.remember(state, state[ENDS], state[ANEW])
 
     def carry(self, old: Words, new: Words) -> None:

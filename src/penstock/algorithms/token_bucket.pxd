@@ -25,7 +25,7 @@ cdef class TokenBucket(Algorithm):
     cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     @cython.locals(interval=int64_t, tat=int64_t, late=int64_t, back=int64_t)
     cdef void refund(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t mark
+        self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil
     @cython.locals(step=int64_t, share=int64_t)
     cdef int64_t ramped(self, int64_t now) noexcept nogil

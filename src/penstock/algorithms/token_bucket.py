@@ -112,14 +112,16 @@ class TokenBucket(Algorithm):
         state[0] = tat + cost * interval if cost < (highest - tat) // interval else highest
         return ALLOWED
 
-    def refund(self, state: Words, cost: int, now: int, mark: int) -> None:
+    def refund(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:
         interval = self.interval if now >= self.ramp_end else self.ramped(now)
         tat = state[0]
         if tat <= now:
             return
-        # Had the hit not been, the bucket would have overflowed from `mark` on:
-        # what has refilled since then is not given a second time.
-        late = now - mark if mark != NO_MARK and now > mark else 0
+        # Had the hit been for what is kept, the bucket would have been full some time
+        # ago: what has come back since then is not given a second time.
+        late = 0
+        if mark != NO_MARK and now > mark and kept <= (now - mark) // interval:
+            late = now - mark - kept * interval
         back = tat - now
         if cost <= (back + late) // interval:
             back = cost * interval - late

@@ -60,16 +60,16 @@ class DictCounters(Counters):
         cost, key = check_cost(cost), check_key(key)
         with self.bound.lock:
             now = self.ready()
-            row = self._row(key, now)
+            row = self._row(key)
             while self.algorithm.charge(Words(row), cost, now) == NO_ROOM:
                 self._grow(row)
 
-    def refund(self, key: str, cost: int, mark: int = NO_MARK) -> None:
+    def refund(self, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> None:
         cost, key = check_cost(cost), check_key(key)
         with self.bound.lock:
             row = self.bound.rows.get((self, key))
             if row is not None:
-                self.algorithm.refund(Words(row), cost, self.ready(), mark)
+                self.algorithm.refund(Words(row), cost, self.ready(), mark, kept)
 
     def reset(self, key: str) -> None:
         with self.bound.lock:
@@ -84,7 +84,7 @@ class DictCounters(Counters):
     def sweep(self, segments: int) -> int:
         """Look through the oldest keys for expired ones; how many were dropped."""
         with self.bound.lock:
-            return self._sweep(self.ready(), segments * _SWEEP_EVERY)
+            return self._sweep(segments * _SWEEP_EVERY)
 
     @property
     def keys(self) -> int:
@@ -104,7 +104,7 @@ class DictCounters(Counters):
         if cost > self.algorithm.most:
             return self.look(key, cost, now)
         out = new_decision(self.limit)
-        row = self._row(key, now)
+        row = self._row(key)
         while self.algorithm.decide(Words(row), cost, now, 0, True, out) == NO_ROOM:
             self._grow(row)
         return out
@@ -119,14 +119,14 @@ class DictCounters(Counters):
             out._retry = -1
         return out
 
-    def _row(self, key: str, now: int) -> list[int]:
+    def _row(self, key: str) -> list[int]:
         row = self.bound.rows.get((self, key))
         if row is None:
             self.bound.inserted += 1
-            if len(self.bound.rows) >= self.bound.max_keys:
-                self._evict(now)
-            elif self.bound.inserted % _SWEEP_EVERY == 0:
-                self._sweep(now, 2 * _SWEEP_EVERY)
+            if self.bound.inserted % _SWEEP_EVERY == 0:
+                self._sweep(2 * _SWEEP_EVERY)
+            if len(self.bound.rows) >= self.bound.max_keys and not self._sweep(_SAMPLE):
+                self._evict()
             row = self.bound.rows[self, key] = self._new_row()
         return row
 
@@ -146,19 +146,19 @@ class DictCounters(Counters):
         if at >= 0:
             row[at] = len(row) - (at - 1)
 
-    def _evict(self, now: int) -> None:
+    def _evict(self) -> None:
         """Of the keys that came first, the one that would be forgotten soonest gives way."""
         rows = self.bound.rows
-        soonest = min(self._oldest(_SAMPLE), key=lambda slot: rows[slot][0])
-        if rows.pop(soonest)[0] > now:
+        soonest = min(self._oldest(_SAMPLE), key=lambda slot: rows[slot][0] - slot[0].now())
+        if rows.pop(soonest)[0] > soonest[0].now():
             self.bound.evictions += 1
 
-    def _sweep(self, now: int, count: int) -> int:
+    def _sweep(self, count: int) -> int:
         """Drop what has expired of the keys that came first; the others go to the back."""
         rows, dropped = self.bound.rows, 0
         for slot in self._oldest(count):
             row = rows.pop(slot)
-            if row[0] > now:
+            if row[0] > slot[0].now():
                 rows[slot] = row
             else:
                 dropped += 1

@@ -23,7 +23,7 @@ from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, clockid_
 from penstock.algorithms.base cimport Algorithm
 from penstock.clock import MONOTONIC, WALL
 from penstock.decision cimport Decision, new_decision
-from penstock.stores.base cimport Counters, check_cost, check_key, pick
+from penstock.stores.base cimport Counters, check_cost, check_key, is_plain, pick
 
 import struct
 
@@ -288,7 +288,7 @@ cdef class MappedCounters(Counters):
 
     cpdef Decision hit(self, key, cost):
         cdef int64_t units = 1 if cost is ONE else check_cost(cost), now
-        cdef uint64_t h = text_hash(check_key(key), self.k0, self.k1)
+        cdef uint64_t h = self.hash_of(key)
         cdef Decision out = new_decision(self.limit)
         cdef int64_t stripe = self.enter(h, &now)
         self.take(h, units, now, stripe, out)
@@ -297,7 +297,7 @@ cdef class MappedCounters(Counters):
 
     cpdef Decision peek(self, key, cost):
         cdef int64_t units = 1 if cost is ONE else check_cost(cost), now
-        cdef uint64_t h = text_hash(check_key(key), self.k0, self.k1)
+        cdef uint64_t h = self.hash_of(key)
         cdef Decision out = new_decision(self.limit)
         cdef int64_t stripe = self.enter(h, &now)
         self.look(h, units, now, out)
@@ -306,7 +306,7 @@ cdef class MappedCounters(Counters):
 
     def charge(self, key, cost):
         cdef int64_t units = check_cost(cost), now
-        cdef uint64_t h = text_hash(check_key(key), self.k0, self.k1)
+        cdef uint64_t h = self.hash_of(key)
         cdef int64_t stripe = self.enter(h, &now)
         cdef int64_t* row = self.row(h, now)
         self.mapped.begin(stripe, row)
@@ -314,23 +314,28 @@ cdef class MappedCounters(Counters):
         self.mapped.end(stripe)
         self.mapped.give(stripe)
 
-    def refund(self, key, cost, int64_t mark=-1):
+    def refund(self, key, cost, int64_t mark=-1, int64_t kept=0):
         cdef int64_t units = check_cost(cost), now
-        cdef uint64_t h = text_hash(check_key(key), self.k0, self.k1)
+        cdef uint64_t h = self.hash_of(key)
         cdef int64_t stripe = self.enter(h, &now)
         cdef int64_t* row = self.mapped.find(h)
         if row != NULL:
             self.mapped.begin(stripe, row)
-            self.algorithm.refund(row, units, now, mark)
+            self.algorithm.refund(row, units, now, mark, kept)
             self.mapped.end(stripe)
         self.mapped.give(stripe)
 
     def reset(self, key):
         cdef int64_t now
-        cdef uint64_t h = text_hash(check_key(key), self.k0, self.k1)
+        cdef uint64_t h = self.hash_of(key)
         cdef int64_t stripe = self.enter(h, &now)
         self.mapped.remove(h)
         self.mapped.give(stripe)
+
+    cdef inline uint64_t hash_of(self, key) except 0:
+        if is_plain(key):
+            return text_hash(key, self.k0, self.k1)
+        return text_hash(check_key(key), self.k0, self.k1)
 
     cdef inline int64_t stripe_of(self, uint64_t h) noexcept:
         return self.mapped.set_of(h) % self.mapped.stripes
@@ -412,9 +417,7 @@ def hit_all(list wanted):
     cdef list items = [
         (
             counters,
-            text_hash(
-                check_key(key), (<MappedCounters> counters).k0, (<MappedCounters> counters).k1
-            ),
+            (<MappedCounters> counters).hash_of(key),
             check_cost(cost),
         )
         for counters, key, cost in wanted

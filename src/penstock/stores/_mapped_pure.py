@@ -165,13 +165,13 @@ class MappedCounters(Counters):
             with self.mapped.change(self._row(h, now)) as row:
                 self.algorithm.charge(row, cost, now)
 
-    def refund(self, key: str, cost: int, mark: int = NO_MARK) -> None:
+    def refund(self, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> None:
         cost, h = check_cost(cost), self.hash(key)
         with self.mapped.locked():
             found = self.mapped.find(h)
             if found:
                 with self.mapped.change(found) as row:
-                    self.algorithm.refund(row, cost, self.ready(), mark)
+                    self.algorithm.refund(row, cost, self.ready(), mark, kept)
 
     def reset(self, key: str) -> None:
         h = self.hash(key)

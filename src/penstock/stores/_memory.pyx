@@ -15,8 +15,8 @@ from penstock.algorithms.base cimport Algorithm
 from penstock.algorithms import words
 from penstock.clock import MONOTONIC, WALL
 from penstock.decision cimport Decision, new_decision
-from penstock.stores._table cimport Bound, Table, entry, fetch, find, mix
-from penstock.stores.base cimport Counters, check_cost, check_key, pick
+from penstock.stores._table cimport CUSTOM, Bound, Table, entry, fetch, find, mix
+from penstock.stores.base cimport Counters, check_cost, check_key, is_plain, pick
 
 cdef enum:
     BATCH = 64
@@ -31,18 +31,19 @@ cdef class MemoryCounters(Counters):
 
     cdef Table table
     cdef int64_t* blank        # the row of a key that was never seen
-    cdef clockid_t system      # which of the system's clocks
-    cdef bint custom           # or the user's own
+    cdef clockid_t system      # which of the system's clocks, or CUSTOM
 
     def __cinit__(self, *args):
         self.blank = NULL
 
     def __init__(self, limit, clock, Bound bound):
         Counters.__init__(self, limit, clock)
-        self.custom = self.clock is not MONOTONIC and self.clock is not WALL
-        self.system = CLOCK_REALTIME if self.clock is WALL else CLOCK_MONOTONIC
+        if self.clock is MONOTONIC:
+            self.system = CLOCK_MONOTONIC
+        else:
+            self.system = CLOCK_REALTIME if self.clock is WALL else CUSTOM
         cdef bint grows = self.algorithm.length_at >= 0
-        self.table = Table(2 if grows else self.algorithm.words, grows, bound)
+        self.table = Table(2 if grows else self.algorithm.words, grows, bound, self.system)
         self.blank = <int64_t*> PyMem_RawCalloc(<size_t> self.algorithm.words, 8)
         if self.blank == NULL:
             raise MemoryError
@@ -54,56 +55,56 @@ cdef class MemoryCounters(Counters):
 
     cpdef int64_t now(self) except? -1:
         cdef timespec time
-        if self.custom:
+        if self.system == CUSTOM:
             return self.clock.now()
         clock_gettime(self.system, &time)
         return <int64_t> time.tv_sec * 1_000_000_000 + time.tv_nsec
 
     cpdef Decision hit(self, key, cost):
         cdef int64_t units = whole(cost)
-        return self.take(mix(self.table, check_key(key)), units, self.ready())
+        return self.take(self.hash_of(key), units, self.ready())
 
     cpdef Decision peek(self, key, cost):
         cdef int64_t units = whole(cost)
-        return self.look(mix(self.table, check_key(key)), units, self.ready())
+        return self.look(self.hash_of(key), units, self.ready())
 
     def charge(self, key, cost):
         cdef int64_t units = whole(cost)
-        cdef uint64_t h = mix(self.table, check_key(key))
+        cdef uint64_t h = self.hash_of(key)
         cdef int64_t now = self.ready()
         cdef uint64_t* slot = self.slot(h, now)
         while self.algorithm.charge(self.row(slot), units, now) == NO_ROOM:
             self.grow(slot)
         self.expire(slot)
 
-    def refund(self, key, cost, int64_t mark=-1):
+    def refund(self, key, cost, int64_t mark=-1, int64_t kept=0):
         cdef int64_t units = whole(cost)
-        cdef uint64_t h = mix(self.table, check_key(key))
+        cdef uint64_t h = self.hash_of(key)
         cdef int64_t now = self.ready()
-        cdef uint64_t* slot = find(self.table, h)
+        cdef uint64_t* slot = find(&self.table.core, h)
         if slot[0] == h:
-            self.algorithm.refund(self.row(slot), units, now, mark)
+            self.algorithm.refund(self.row(slot), units, now, mark, kept)
             self.expire(slot)
 
     def reset(self, key):
-        cdef uint64_t h = mix(self.table, check_key(key))
-        cdef uint64_t* slot = find(self.table, h)
+        cdef uint64_t h = self.hash_of(key)
+        cdef uint64_t* slot = find(&self.table.core, h)
         if slot[0] == h:
-            self.table.remove(self.table.directory + entry(self.table, h), slot)
+            self.table.remove(self.table.core.directory + entry(&self.table.core, h), slot)
 
     def hit_many(self, keys, cost):
         """Hash and prefetch a batch of keys before deciding on the first of them."""
         cdef int64_t units = whole(cost)
         cdef uint64_t hashes[BATCH]
-        cdef list names = [check_key(key) for key in keys]
+        cdef list names = list(keys)
         cdef list out = []
         cdef Py_ssize_t start, at, stop
         cdef int64_t now = self.ready()
         for start in range(0, len(names), BATCH):
             stop = min(start + BATCH, len(names))
             for at in range(start, stop):
-                hashes[at - start] = mix(self.table, names[at])
-                fetch(self.table, hashes[at - start])
+                hashes[at - start] = self.hash_of(names[at])
+                fetch(&self.table.core, hashes[at - start])
             for at in range(start, stop):
                 out.append(self.take(hashes[at - start], units, now))
         return out
@@ -122,6 +123,9 @@ cdef class MemoryCounters(Counters):
 
     # The rest holds the GIL and calls no Python -------------------------------
 
+    cdef inline uint64_t hash_of(self, key) except 0:
+        return mix(&self.table.core, key) if is_plain(key) else mix(&self.table.core, check_key(key))
+
     cdef inline int64_t ready(self) except? -1:
         """The time, with the algorithm prepared for it."""
         cdef int64_t now = self.now()
@@ -135,7 +139,7 @@ cdef class MemoryCounters(Counters):
         if cost > self.algorithm.most:
             return self.look(h, cost, now)
         out = new_decision(self.limit)
-        slot = find(self.table, h)
+        slot = find(&self.table.core, h)
         if slot[0] != h:
             slot = self.slot(h, now)
         while self.algorithm.decide(self.row(slot), cost, now, 0, True, out) == NO_ROOM:
@@ -146,7 +150,7 @@ cdef class MemoryCounters(Counters):
 
     cdef Decision look(self, uint64_t h, int64_t cost, int64_t now):
         cdef Decision out = new_decision(self.limit)
-        cdef uint64_t* slot = find(self.table, h)
+        cdef uint64_t* slot = find(&self.table.core, h)
         cdef int64_t* row = self.row(slot) if slot[0] == h else self.blank
         cdef bint never = cost > self.algorithm.most
         if never:
@@ -162,7 +166,7 @@ cdef class MemoryCounters(Counters):
 
     cdef uint64_t* slot(self, uint64_t h, int64_t now) except NULL:
         """The slot of ``h``, made if there is none."""
-        cdef uint64_t* slot = find(self.table, h)
+        cdef uint64_t* slot = find(&self.table.core, h)
         if slot[0] == h:
             return slot
         slot = self.table.insert(h, slot, now)
@@ -210,16 +214,18 @@ def hit_all(list wanted):
     cdef Decision best = None
     cdef bint refused = False
     cdef list items = [
-        (counters, check_key(key), whole(cost), counters.ready()) for counters, key, cost in wanted
+        ((<MemoryCounters> counters), (<MemoryCounters> counters).hash_of(key), whole(cost),
+         (<MemoryCounters> counters).ready())
+        for counters, key, cost in wanted
     ]
     cdef list looked = []
-    for counters, key, cost, now in items:
-        seen = counters.look(mix(counters.table, key), cost, now)
+    for counters, h, cost, now in items:
+        seen = counters.look(h, cost, now)
         looked.append(seen)
         refused = refused or not (<Decision> seen)._allowed
     for item, seen in zip(items, looked):
         # A limit that refuses takes nothing, but it may want to know (lockout).
         if not refused or not (<Decision> seen)._allowed:
-            counters, key, cost, now = item
-            best = pick(best, counters.take(mix(counters.table, key), cost, now))
+            counters, h, cost, now = item
+            best = pick(best, counters.take(h, cost, now))
     return best

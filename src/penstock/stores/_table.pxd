@@ -2,6 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from posix.time cimport clockid_t
 
 cdef extern from *:
     """
@@ -11,6 +12,8 @@ cdef extern from *:
     #define PAD_MOST 64u
     #define SAMPLE 16u
     #define SWEEP_EVERY 512u
+    #define LOOK_EVERY_MOST 256
+    #define CUSTOM -1
     /* The hash that a str keeps once it was asked for; -1 until then. */
     static inline uint64_t str_hash(PyObject *key) {
         Py_hash_t kept = ((PyASCIIObject *)key)->hash;
@@ -24,6 +27,8 @@ cdef extern from *:
     const uint32_t PAD_MOST
     const uint32_t SAMPLE
     const uint32_t SWEEP_EVERY
+    const int64_t LOOK_EVERY_MOST
+    const clockid_t CUSTOM
     uint64_t str_hash(object key)
     void prefetch(const void* p) noexcept
 
@@ -39,21 +44,32 @@ cdef class Bound:
     cdef readonly int64_t keys
     cdef readonly int64_t evictions
     cdef list tables
+    cdef Py_ssize_t turn           # which table to look through for expired keys next
+    cdef int64_t since_look, look_every
     cdef Table crowded     # one that had its share of the keys when it was last looked for
+
+
+# What a look-up needs: a plain struct, which can be passed on without counting references.
+cdef struct Core:
+    Segment* directory
+    uint32_t bits             # the directory has 2**bits entries
+    uint32_t width            # words of a slot: hash and row
+    uint64_t secret
+    uint64_t factor
 
 
 @cython.final
 cdef class Table:
-    cdef Segment* directory
-    cdef uint32_t bits        # the directory has 2**bits entries
-    cdef uint32_t width       # words of a slot: hash and row
+    cdef Core core
     cdef bint owns            # the row is memory of its own; the slot points to it
-    cdef uint64_t secret, factor
     cdef Bound bound
     cdef readonly int64_t keys
     cdef int64_t bytes
     cdef uint32_t inserted, cursor
+    cdef clockid_t clock      # by which its times are meant; the user's own is CUSTOM
 
+    cdef void make_room(self, uint64_t h, int64_t now) noexcept
+    cdef int64_t time_of(self, Table other, int64_t now) noexcept
     cdef uint64_t* insert(self, uint64_t h, uint64_t* slot, int64_t now) noexcept
     cdef void evict(self, uint64_t h, int64_t now) noexcept
     cdef bint evict_near(self, uint64_t h, int64_t now) noexcept
@@ -66,7 +82,7 @@ cdef class Table:
     cdef uint32_t clear(self, uint64_t* slots, uint32_t start, uint32_t stop) noexcept
     cdef void point(self, uint32_t first, uint32_t span, Segment segment) noexcept
     cdef bint double_directory(self) noexcept
-    cdef int64_t sweep_next(self, int64_t now) noexcept
+    cdef int64_t sweep_next(self, int64_t now, int64_t least) noexcept
     cdef uint64_t* new_slots(self, uint32_t size) noexcept
     cdef void free_slots(self, uint64_t* slots, uint32_t size) noexcept
     cdef void free_segment(self, Segment* segment) noexcept
@@ -89,27 +105,27 @@ cdef inline uint64_t home_of(uint64_t h, uint32_t depth, uint32_t size) noexcept
     return (((h << depth) >> 32) * size) >> 32
 
 
-cdef inline uint64_t mix(Table table, object key) noexcept:
-    """A str's hash, mixed with the table's secret."""
-    cdef uint64_t h = (str_hash(key) ^ table.secret) * table.factor
+cdef inline uint64_t mix(const Core* core, object key) noexcept:
+    """A str's hash, mixed with the table's secret; never 0, which means an error."""
+    cdef uint64_t h = (str_hash(key) ^ core.secret) * core.factor
     h ^= h >> 32
-    return h if h != EMPTY else EMPTY - 1
+    return h if h != EMPTY and h != 0 else 1
 
 
-cdef inline uint32_t entry(Table table, uint64_t h) noexcept:
-    return <uint32_t> ((h >> 1) >> (63 - table.bits))
+cdef inline uint32_t entry(const Core* core, uint64_t h) noexcept:
+    return <uint32_t> ((h >> 1) >> (63 - core.bits))
 
 
-cdef inline uint64_t* find(Table table, uint64_t h) noexcept:
+cdef inline uint64_t* find(const Core* core, uint64_t h) noexcept:
     """The slot of ``h``, or the one before which it belongs."""
-    cdef Segment* segment = table.directory + entry(table, h)
-    cdef uint64_t* slot = segment.slots + home_of(h, segment.depth, segment.size) * table.width
+    cdef Segment* segment = core.directory + entry(core, h)
+    cdef uint64_t* slot = segment.slots + home_of(h, segment.depth, segment.size) * core.width
     while slot[0] < h:
-        slot += table.width
+        slot += core.width
     return slot
 
 
-cdef inline void fetch(Table table, uint64_t h) noexcept:
+cdef inline void fetch(const Core* core, uint64_t h) noexcept:
     """Begin to load the cache line in which ``h`` has its home."""
-    cdef Segment* segment = table.directory + entry(table, h)
-    prefetch(segment.slots + home_of(h, segment.depth, segment.size) * table.width)
+    cdef Segment* segment = core.directory + entry(core, h)
+    prefetch(segment.slots + home_of(h, segment.depth, segment.size) * core.width)

@@ -14,9 +14,9 @@ two of n keys share a slot with a probability of about n * n / 2**65.
 - *Time.* A slot whose time has passed is free: an insertion shifts over it, and a
   rebuild leaves it out. Every `SWEEP_EVERY` insertions one segment is looked
   through as well, so that memory comes back without a thread and without a pause.
-- *Bound.* All tables of a store share a `Bound`. When it is reached, the key that
-  would be forgotten soonest, of `SAMPLE` neighbours, gives way: forgetting it
-  gives away least.
+- *Bound.* All tables of a store share a `Bound`. When it is reached, and no key is
+  found that has expired, the key that would be forgotten soonest, of `SAMPLE`
+  neighbours, gives way: forgetting it gives away least.
 
 A table is used under the GIL, which is not let go of between finding a slot and
 writing it. What must be inlined into its users lies in ``_table.pxd``.
@@ -25,6 +25,7 @@ writing it. What must be inlined into its users lies in ``_table.pxd``.
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
+from posix.time cimport clock_gettime, clockid_t, timespec
 
 import secrets
 
@@ -35,6 +36,7 @@ cdef class Bound:
     def __init__(self, int64_t max_keys):
         self.max_keys = max_keys
         self.tables = []
+        self.look_every = 1
 
 
 cdef uint32_t size_for(uint32_t count) noexcept:
@@ -48,38 +50,39 @@ cdef uint32_t size_for(uint32_t count) noexcept:
 
 
 cdef class Table:
-    def __cinit__(self, uint32_t row, bint owns, Bound bound):
-        self.width = 1 + row
+    def __cinit__(self, uint32_t row, bint owns, Bound bound, clockid_t clock):
+        self.clock = clock
+        self.core.width = 1 + row
         self.owns = owns
         self.bound = bound
         # Mixed into every hash: PYTHONHASHSEED may be fixed and known.
-        self.secret = <uint64_t> secrets.randbits(64)
-        self.factor = <uint64_t> secrets.randbits(64) | 1
-        self.directory = <Segment*> PyMem_RawMalloc(sizeof(Segment))
-        if self.directory == NULL:
+        self.core.secret = <uint64_t> secrets.randbits(64)
+        self.core.factor = <uint64_t> secrets.randbits(64) | 1
+        self.core.directory = <Segment*> PyMem_RawMalloc(sizeof(Segment))
+        if self.core.directory == NULL:
             raise MemoryError
-        self.directory[0].slots = self.new_slots(SEGMENT_LEAST)
-        self.directory[0].size = SEGMENT_LEAST
-        self.directory[0].depth = 0
-        if self.directory[0].slots == NULL:
+        self.core.directory[0].slots = self.new_slots(SEGMENT_LEAST)
+        self.core.directory[0].size = SEGMENT_LEAST
+        self.core.directory[0].depth = 0
+        if self.core.directory[0].slots == NULL:
             raise MemoryError
-        self.clear(self.directory[0].slots, 0, SEGMENT_LEAST + pad_of(SEGMENT_LEAST) + 1)
+        self.clear(self.core.directory[0].slots, 0, SEGMENT_LEAST + pad_of(SEGMENT_LEAST) + 1)
         bound.tables.append(self)
         if bound.crowded is None:
             bound.crowded = self
 
     def __dealloc__(self):
         cdef uint32_t at = 0
-        if self.directory == NULL:
+        if self.core.directory == NULL:
             return
-        while at < (<uint32_t> 1 << self.bits):
-            self.free_segment(&self.directory[at])
-            at += <uint32_t> 1 << (self.bits - self.directory[at].depth)
-        PyMem_RawFree(self.directory)
+        while at < (<uint32_t> 1 << self.core.bits):
+            self.free_segment(&self.core.directory[at])
+            at += <uint32_t> 1 << (self.core.bits - self.core.directory[at].depth)
+        PyMem_RawFree(self.core.directory)
 
     def memory(self):
         """Bytes in use, the directory and rows of their own included."""
-        return self.bytes + (<int64_t> 1 << self.bits) * <int64_t> sizeof(Segment)
+        return self.bytes + (<int64_t> 1 << self.core.bits) * <int64_t> sizeof(Segment)
 
     # Making room -------------------------------------------------------------
 
@@ -91,35 +94,63 @@ cdef class Table:
         cdef bint fresh
         self.inserted += 1
         if self.inserted % SWEEP_EVERY == 0:
-            self.sweep_next(now)
-            slot = find(self, h)
+            self.sweep_next(now, 0)
+            slot = find(&self.core, h)
         while True:
-            segment = self.directory + entry(self, h)
-            end = segment.slots + <size_t> (segment.size + pad_of(segment.size)) * self.width
+            segment = self.core.directory + entry(&self.core, h)
+            end = segment.slots + <size_t> (segment.size + pad_of(segment.size)) * self.core.width
             free = slot
             while free[0] != EMPTY and <int64_t> free[1] > now:
-                free += self.width
+                free += self.core.width
             fresh = free[0] == EMPTY
             if not fresh:
                 self.free_row(free)
                 break
             if self.bound.keys >= self.bound.max_keys:
-                self.evict(h, now)
-                slot = find(self, h)
+                self.make_room(h, now)
+                slot = find(&self.core, h)
                 continue
             if free < end and (used(segment.slots)[0] + 1) * 32 <= <uint64_t> segment.size * 27:
                 break
             if not self.rebuild(h, now):
                 return NULL
-            slot = find(self, h)
-        memmove(slot + self.width, slot, <size_t> (free - slot) * sizeof(uint64_t))
-        memset(slot, 0, self.width * sizeof(uint64_t))
+            slot = find(&self.core, h)
+        memmove(slot + self.core.width, slot, <size_t> (free - slot) * sizeof(uint64_t))
+        memset(slot, 0, self.core.width * sizeof(uint64_t))
         slot[0] = h
         if fresh:
             used(segment.slots)[0] += 1
             self.keys += 1
             self.bound.keys += 1
         return slot
+
+    cdef void make_room(self, uint64_t h, int64_t now) noexcept:
+        """Find a key that has expired, anywhere in the store; else evict one.
+
+        Looking costs some microseconds, so the longer nothing was found, the more
+        insertions pass before the next look.
+        """
+        cdef Bound bound = self.bound
+        cdef Table other
+        bound.since_look += 1
+        if bound.since_look >= bound.look_every:
+            bound.since_look = 0
+            other = bound.tables[bound.turn % len(bound.tables)]
+            if other.sweep_next(self.time_of(other, now), 1) > 0:
+                bound.look_every = 1
+                return
+            if other.cursor >= (<uint32_t> 1 << other.core.bits):
+                bound.turn += 1
+            bound.look_every = min(2 * bound.look_every, LOOK_EVERY_MOST)
+        self.evict(h, now)
+
+    cdef int64_t time_of(self, Table other, int64_t now) noexcept:
+        """Now, by the other table's clock."""
+        cdef timespec time
+        if other.clock == self.clock:
+            return now
+        clock_gettime(other.clock, &time)
+        return <int64_t> time.tv_sec * 1_000_000_000 + time.tv_nsec
 
     cdef void evict(self, uint64_t h, int64_t now) noexcept:
         """Make one key of the store give way, in a table that has its share of them."""
@@ -132,23 +163,23 @@ cdef class Table:
                     if other.keys > bound.crowded.keys:
                         bound.crowded = other
             victim = bound.crowded
-        if victim.evict_near(h, now):
+        if victim.evict_near(h, self.time_of(victim, now)):
             bound.evictions += 1
 
     cdef bint evict_near(self, uint64_t h, int64_t now) noexcept:
         """Remove the slot that ends soonest of those around ``h``; whether it was alive."""
-        cdef uint32_t at = entry(self, h)
-        cdef Segment* segment = self.directory + at
+        cdef uint32_t at = entry(&self.core, h)
+        cdef Segment* segment = self.core.directory + at
         cdef uint64_t *slot
         cdef uint64_t *end
         cdef uint64_t *soonest = NULL
         cdef uint32_t seen = 0
         cdef bint alive
         while used(segment.slots)[0] == 0:
-            at = (at + 1) & ((<uint32_t> 1 << self.bits) - 1)
-            segment = self.directory + at
-        end = segment.slots + <size_t> (segment.size + pad_of(segment.size)) * self.width
-        slot = segment.slots + home_of(h, segment.depth, segment.size) * self.width
+            at = (at + 1) & ((<uint32_t> 1 << self.core.bits) - 1)
+            segment = self.core.directory + at
+        end = segment.slots + <size_t> (segment.size + pad_of(segment.size)) * self.core.width
+        slot = segment.slots + home_of(h, segment.depth, segment.size) * self.core.width
         while seen < SAMPLE:
             if slot >= end:
                 if soonest != NULL:
@@ -158,39 +189,39 @@ cdef class Table:
                 seen += 1
                 if soonest == NULL or <int64_t> slot[1] < <int64_t> soonest[1]:
                     soonest = slot
-            slot += self.width
+            slot += self.core.width
         alive = <int64_t> soonest[1] > now
         self.remove(segment, soonest)
         return alive
 
     cdef void remove(self, Segment* segment, uint64_t* slot) noexcept:
         """Close the gap: slots that were pushed away from their home move back."""
-        cdef uint64_t* following = slot + self.width
+        cdef uint64_t* following = slot + self.core.width
         cdef uint64_t place
         self.free_row(slot)
         while following[0] != EMPTY:
-            place = <uint64_t> (following - segment.slots) / self.width
+            place = <uint64_t> (following - segment.slots) / self.core.width
             if home_of(following[0], segment.depth, segment.size) == place:
                 break
-            following += self.width
+            following += self.core.width
         memmove(
-            slot, slot + self.width,
-            <size_t> (following - slot - self.width) * sizeof(uint64_t),
+            slot, slot + self.core.width,
+            <size_t> (following - slot - self.core.width) * sizeof(uint64_t),
         )
-        (following - self.width)[0] = EMPTY
+        (following - self.core.width)[0] = EMPTY
         used(segment.slots)[0] -= 1
         self.keys -= 1
         self.bound.keys -= 1
 
     cdef bint rebuild(self, uint64_t h, int64_t now) noexcept:
         """Lay the segment of ``h`` out anew: larger, smaller, or as two."""
-        cdef uint32_t at = entry(self, h)
-        cdef Segment old = self.directory[at]
-        cdef uint32_t span = <uint32_t> 1 << (self.bits - old.depth)
+        cdef uint32_t at = entry(&self.core, h)
+        cdef Segment old = self.core.directory[at]
+        cdef uint32_t span = <uint32_t> 1 << (self.core.bits - old.depth)
         cdef uint32_t first = at & ~(span - 1)
         cdef uint64_t half = <uint64_t> 1 << (63 - old.depth)
         cdef uint64_t* slot = old.slots
-        cdef uint64_t* end = slot + <size_t> (old.size + pad_of(old.size)) * self.width
+        cdef uint64_t* end = slot + <size_t> (old.size + pad_of(old.size)) * self.core.width
         cdef uint64_t* middle = end
         cdef uint32_t live = 0, low = 0
         cdef Segment left, right
@@ -201,7 +232,7 @@ cdef class Table:
                 if <int64_t> slot[1] > now:
                     live += 1
                     low += middle == end
-            slot += self.width
+            slot += self.core.width
         if (live + 1) * 32 <= SEGMENT_MOST * 23:
             if not self.lay_out(&left, old.slots, end, old.depth, live, old.size, now):
                 return False
@@ -249,9 +280,9 @@ cdef class Table:
                     at = self.clear(slots, at, <uint32_t> home_of(source[0], depth, size))
                     if at >= total:
                         break
-                    memcpy(slots + <size_t> at * self.width, source, self.width * 8)
+                    memcpy(slots + <size_t> at * self.core.width, source, self.core.width * 8)
                     at += 1
-                source += self.width
+                source += self.core.width
             if source == end:
                 break
             self.free_slots(slots, size)
@@ -263,48 +294,50 @@ cdef class Table:
     cdef inline uint32_t clear(self, uint64_t* slots, uint32_t start, uint32_t stop) noexcept:
         """Mark slots as empty; returns the larger of both."""
         while start < stop:
-            slots[<size_t> start * self.width] = EMPTY
+            slots[<size_t> start * self.core.width] = EMPTY
             start += 1
         return start
 
     cdef void point(self, uint32_t first, uint32_t span, Segment segment) noexcept:
         cdef uint32_t at
         for at in range(first, first + span):
-            self.directory[at] = segment
+            self.core.directory[at] = segment
 
     cdef bint double_directory(self) noexcept:
-        cdef uint32_t size = <uint32_t> 1 << self.bits, at
+        cdef uint32_t size = <uint32_t> 1 << self.core.bits, at
         cdef Segment* larger = <Segment*> PyMem_RawMalloc(2 * <size_t> size * sizeof(Segment))
         if larger == NULL:
             return False
         for at in range(2 * size):
-            larger[at] = self.directory[at // 2]
-        PyMem_RawFree(self.directory)
-        self.directory = larger
-        self.bits += 1
+            larger[at] = self.core.directory[at // 2]
+        PyMem_RawFree(self.core.directory)
+        self.core.directory = larger
+        self.core.bits += 1
         return True
 
-    cdef int64_t sweep_next(self, int64_t now) noexcept:
-        """Look through one segment; lay it out anew if a quarter of it has expired."""
+    cdef int64_t sweep_next(self, int64_t now, int64_t least) noexcept:
+        """Look through one segment; lay it out anew if so many of it have expired.
+
+        ``least`` 0 stands for a quarter of those in use. Returns how many were dropped.
+        """
         cdef Segment segment
         cdef uint64_t* slot
         cdef uint64_t* end
         cdef int64_t dead = 0, before = self.keys
-        if self.cursor >= (<uint32_t> 1 << self.bits):
+        if self.cursor >= (<uint32_t> 1 << self.core.bits):
             self.cursor = 0
-        segment = self.directory[self.cursor]
+        segment = self.core.directory[self.cursor]
         slot = segment.slots
-        end = slot + <size_t> (segment.size + pad_of(segment.size)) * self.width
+        end = slot + <size_t> (segment.size + pad_of(segment.size)) * self.core.width
         while slot < end:
             dead += slot[0] != EMPTY and <int64_t> slot[1] <= now
-            slot += self.width
-        if dead * 4 > <int64_t> used(segment.slots)[0]:
-            self.rebuild(<uint64_t> self.cursor << (64 - self.bits) if self.bits else 0, now)
+            slot += self.core.width
+        if dead >= (least or 1 + <int64_t> used(segment.slots)[0] // 4):
+            self.rebuild(<uint64_t> self.cursor << (64 - self.core.bits) if self.core.bits else 0, now)
         # The rebuilt segment may have been split; its aliases follow each other.
-        if self.bits:
-            segment = self.directory[self.cursor]
-            self.cursor |= (<uint32_t> 1 << (self.bits - segment.depth)) - 1
-            self.cursor += 1
+        segment = self.core.directory[self.cursor]
+        self.cursor |= (<uint32_t> 1 << (self.core.bits - segment.depth)) - 1
+        self.cursor += 1
         return before - self.keys
 
     def sweep(self, int64_t now, uint32_t segments):
@@ -312,15 +345,15 @@ cdef class Table:
         cdef int64_t dropped = 0
         cdef uint32_t turn
         for turn in range(segments):
-            dropped += self.sweep_next(now)
-            if self.cursor >= (<uint32_t> 1 << self.bits):
+            dropped += self.sweep_next(now, 0)
+            if self.cursor >= (<uint32_t> 1 << self.core.bits):
                 break
         return dropped
 
     # Memory ------------------------------------------------------------------
 
     cdef uint64_t* new_slots(self, uint32_t size) noexcept:
-        cdef size_t words = 1 + <size_t> (size + pad_of(size) + 1) * self.width
+        cdef size_t words = 1 + <size_t> (size + pad_of(size) + 1) * self.core.width
         cdef uint64_t* memory = <uint64_t*> PyMem_RawMalloc(words * sizeof(uint64_t))
         if memory == NULL:
             return NULL
@@ -330,13 +363,13 @@ cdef class Table:
 
     cdef void free_slots(self, uint64_t* slots, uint32_t size) noexcept:
         self.bytes -= <int64_t> (
-            (1 + <size_t> (size + pad_of(size) + 1) * self.width) * sizeof(uint64_t)
+            (1 + <size_t> (size + pad_of(size) + 1) * self.core.width) * sizeof(uint64_t)
         )
         PyMem_RawFree(slots - 1)
 
     cdef void free_segment(self, Segment* segment) noexcept:
         cdef uint64_t* end = (
-            segment.slots + <size_t> (segment.size + pad_of(segment.size)) * self.width
+            segment.slots + <size_t> (segment.size + pad_of(segment.size)) * self.core.width
         )
         self.free_rows(segment.slots, end, INT64_MAX)
         self.free_slots(segment.slots, segment.size)
@@ -348,7 +381,7 @@ cdef class Table:
         while slot < end:
             if slot[0] != EMPTY and <int64_t> slot[1] <= now:
                 self.free_row(slot)
-            slot += self.width
+            slot += self.core.width
 
     cdef inline void free_row(self, uint64_t* slot) noexcept:
         cdef int64_t* row

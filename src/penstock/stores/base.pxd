@@ -1,7 +1,12 @@
+from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int64_t
 
 from penstock.algorithms.base cimport Algorithm
 from penstock.decision cimport Decision
+
+
+cdef extern from "Python.h":
+    Py_ssize_t PyUnicode_GET_LENGTH(object key)
 
 
 cdef class Counters:
@@ -15,5 +20,12 @@ cdef class Counters:
 
 
 cpdef str check_key(key)
+
+
+cdef inline bint is_plain(key) noexcept:
+    """Whether it is an ordinary key: then nothing is left to check."""
+    return PyUnicode_CheckExact(key) and PyUnicode_GET_LENGTH(key) > 0
+
+
 cpdef check_cost(cost)
 cpdef Decision pick(Decision best, Decision decision)

@@ -51,8 +51,8 @@ class Counters:
         """Take ``cost`` whether it fits or not."""
         raise NotImplementedError
 
-    def refund(self, key: str, cost: int, mark: int = NO_MARK) -> None:
-        """Give ``cost`` back; see `Algorithm.refund` for ``mark``."""
+    def refund(self, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> None:
+        """Give ``cost`` back; see `Algorithm.refund` for ``mark`` and ``kept``."""
         raise NotImplementedError
 
     def reset(self, key: str) -> None:

@@ -51,9 +51,7 @@ class FakeClock:
             self._now = _checked(now)
             self._moved.notify_all()
         while self._sleepers and self._sleepers[0][0] <= self._now:
-            future = heapq.heappop(self._sleepers)[2]
-            if not future.done():
-                future.set_result(None)
+            _wake(heapq.heappop(self._sleepers)[2])
 
     def sleep(self, seconds: float) -> None:
         if self._autojump:
@@ -92,6 +90,24 @@ class FakeClock:
 
     def __repr__(self) -> str:
         return f"<FakeClock at {self._now} ns>"
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    """Also from another thread, whose loop must hear of it."""
+    loop = future.get_loop()
+    try:
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        here = False
+    if here:
+        _finish(future)
+    elif not loop.is_closed():
+        loop.call_soon_threadsafe(_finish, future)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _checked(now: int) -> int:

@@ -52,6 +52,7 @@ class StoreConformance:
         raise NotImplementedError
 
     def limiter(self, text: str) -> tuple[Limiter, FakeClock]:
+        """A limiter over a store of its own, and the clock that moves them."""
         clock = FakeClock()
         return Limiter(text, store=self.make_store(clock)), clock
 
