@@ -11,6 +11,7 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
 REQUIRED = os.environ.get("PENSTOCK_REQUIRE_COMPILED") == "1"
@@ -32,10 +33,25 @@ def extension(name: str) -> Extension:
     return Extension(
         f"penstock.{name}",
         [str(source)],
-        optional=not REQUIRED,
         extra_compile_args=["-O3", "-g0", "-Wno-unused-function"],
         libraries=["pthread"],
     )
+
+
+class Build(build_ext):
+    """Goes on without a module that cannot be built.
+
+    ``optional`` says the same, but covers only a compiler that complains, not one
+    that does not exist.
+    """
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except Exception as error:
+            if REQUIRED:
+                raise
+            self.warn(f"{ext.name} was not compiled, its source will be used: {error}")
 
 
 DIRECTIVES = {
@@ -49,13 +65,14 @@ DIRECTIVES = {
     "wraparound": False,
 }
 
-setup(
-    ext_modules=cythonize(
-        [extension(name) for name in core_modules()],
-        build_dir="build/cython",
-        include_path=["src"],
-        nthreads=os.cpu_count() or 1,
-        language_level=3,
-        compiler_directives=DIRECTIVES,
-    )
+modules = cythonize(
+    [extension(name) for name in core_modules()],
+    build_dir="build/cython",
+    include_path=["src"],
+    nthreads=os.cpu_count() or 1,
+    language_level=3,
+    compiler_directives=DIRECTIVES,
 )
+for module in modules:
+    module.optional = not REQUIRED  # cythonize makes new ones and forgets it
+setup(cmdclass={"build_ext": Build}, ext_modules=modules)

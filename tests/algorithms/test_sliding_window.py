@@ -120,6 +120,19 @@ def test_refund_comes_from_the_newest_cells(limiter_of, clock) -> None:
     assert limiter.peek("k").remaining == 9
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_refund_from_the_cell_that_is_sliding_out(limiter_of, clock, known: bool) -> None:
+    limiter = limiter_of("10/minute sliding_window cells 1")
+    reservation = limiter.reserve("k", cost=4)
+    clock.advance(90)
+    assert limiter.peek("k").remaining == 8  # half of the four
+    if known:
+        reservation.settle(2)
+    else:
+        limiter.refund("k", 2)
+    assert limiter.peek("k").remaining == 9
+
+
 def test_settling_for_more_is_counted_now(limiter_of, clock) -> None:
     limiter = limiter_of("10/minute sliding_window cells 2")
     limiter.reserve("k", cost=1).settle(15)
