@@ -9,7 +9,7 @@ SHELL := /bin/bash
 VENV  := .venv
 BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
-CORE  := $(shell find src -name '*.py' -o -name '*.pyx' -o -name '*.pxd') setup.py pyproject.toml
+CORE  := $(shell find src -name "*.py" -o -name "*.pyx" -o -name "*.pxd" -o -name "*.h") setup.py pyproject.toml
 ARGS  ?=
 
 .PHONY: help demo test check bench soak lock clean

@@ -34,6 +34,7 @@ def extension(name: str) -> Extension:
         f"penstock.{name}",
         [str(source)],
         extra_compile_args=["-O3", "-g0", "-Wno-unused-function"],
+        include_dirs=["src/penstock/stores"],
         libraries=["pthread"],
     )
 

@@ -215,6 +215,8 @@ async def test_a_timeout_is_long_enough_or_it_is_not(clock: FakeClock) -> None:
     await crowd.all()
     assert (bool(enough.result()), bool(short.result())) == (True, False)
     assert crowd.served == [("a", 10.0), ("b", 20.0)]
+    await settle()
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing was left running"
 
 
 async def test_two_loops_share_a_limiter(clock: FakeClock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -240,39 +241,20 @@ def test_hit_all_of_nothing_is_an_error(limiter: Limiter) -> None:
         limiter.hit_all([])
 
 
-def test_wait_sleeps_for_exactly_as_long_as_it_must(limiter: Limiter, clock: FakeClock) -> None:
-    start = clock.now()
-    limiter.hit("k", cost=5)
-    assert limiter.wait("k", cost=2).remaining == 0
-    assert clock.now() - start == 24 * 10**9
-    assert len(limiter.threads) == 0
+def test_of_limits_in_calls_only_so_many_are_remembered(limiter: Limiter) -> None:
+    """However a caller spells them; what was counted stays."""
 
+    class Text(str):
+        """A text that one can see go."""
 
-def test_wait_answers_at_once_when_waiting_is_no_use(limiter: Limiter, clock: FakeClock) -> None:
-    start = clock.now()
-    limiter.hit("k", cost=5)
-    assert limiter.wait("k", cost=6).retry_after is None
-    refused = limiter.wait("k", timeout=11.999)
-    assert (refused.allowed, refused.retry_after) == (False, 12.0)
-    assert limiter.wait("k", timeout=0).retry_after == 12.0
-    assert clock.now() == start
-    assert limiter.wait("k", timeout=12)
-
-
-def test_waiting_is_no_violation_but_not_waiting_is(clock: FakeClock) -> None:
-    limiter = Limiter("1/minute lockout 1h", MemoryStore(clock=clock))
-    limiter.hit("k")
-    assert limiter.wait("k", timeout=60)
-    assert not limiter.wait("k", timeout=30)
-    assert limiter.peek("k").retry_after == 60.0
-    assert limiter.wait("k", timeout=0).retry_after == 3600.0
-
-
-@pytest.mark.parametrize("timeout", [-1, -0.001, float("nan"), "1", True])
-def test_a_timeout_is_a_number_of_seconds(limiter: Limiter, timeout: Any) -> None:
-    with pytest.raises(ValueError, match=r"^timeout is a number of seconds of at least 0, or None"):
-        limiter.wait("k", timeout=timeout)
-    assert limiter.wait("k", timeout=float("inf"))
+    alive = weakref.WeakSet()
+    for spaces in range(3000):
+        text = Text("3000/day" + " " * spaces)
+        alive.add(text)
+        assert limiter.hit("k", text)
+    assert not limiter.hit("k", "3000/day")
+    del text
+    assert len(alive) <= 1024
 
 
 def test_repr_says_what_it_limits(clock: FakeClock) -> None:

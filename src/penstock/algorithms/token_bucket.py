@@ -71,7 +71,7 @@ class TokenBucket(Algorithm):
             if take:
                 state[0] = tat
         room = capacity - (tat - now)
-        need = self.need(cost) * interval
+        need = (cost if self.debt == 0 else self.need(cost)) * interval
         out._unit = interval
         out._mark = tat
         if need <= room + extra * interval:
@@ -99,11 +99,7 @@ class TokenBucket(Algorithm):
 
     def need(self, cost: int) -> int:
         """Units that must be there for a hit of ``cost``: fewer where it may borrow."""
-        if self.debt == 0:
-            return cost
-        if cost > self.debt:
-            return cost - self.debt
-        return 1
+        return cost - self.debt if cost > self.debt else 1
 
     def charge(self, state: Words, cost: int, now: int) -> int:
         interval = self.interval if now >= self.ramp_end else self.ramped(now)
@@ -138,7 +134,7 @@ class TokenBucket(Algorithm):
         """Bisect for the first moment that allows it: T falls while time passes."""
         low = now
         high = self.ramp_end if self.ramp_end > tat else tat
-        need = self.need(cost) - extra
+        need = (cost if self.debt == 0 else self.need(cost)) - extra
         while high - low > 1:
             middle = low + (high - low) // 2
             interval = self.interval if middle >= self.ramp_end else self.ramped(middle)
