@@ -57,12 +57,13 @@ def compiled(
     call: str,
     names: Names,
     events: asyncio.AbstractEventLoop | None = None,
+    clock: Callable[[], int] = time.perf_counter_ns,
 ) -> Callable[..., Any]:
     """The loop as a plain function, also for a contender that must be awaited."""
     names_of = ", ".join(names)
     define = "async def" if contender.is_async else "def"
     source = template.format(define=define, names=names_of, call=call, take=contender.take)
-    found: dict[str, Any] = {"clock": time.perf_counter_ns}
+    found: dict[str, Any] = {"clock": clock}
     exec(source, found)
     loop = found["loop"]
     if not contender.is_async:

@@ -20,6 +20,26 @@ SPREAD = 100_000  # keys
 BATCH = 500  # calls between two looks at the time
 # For one key: far below what is offered, so that every unit is asked for.
 RATE = 20_000
+ALL = 10**9  # a rate that nobody reaches: every decision takes something
+
+
+@dataclass(frozen=True)
+class Course:
+    title: str
+    processes: int
+    rate: int
+    spread: bool = False
+    lasts: int = 1  # times as long as a round
+
+
+COURSES = [
+    Course("one key", 1, RATE),
+    Course("one key", PROCESSES, RATE),
+    Course("one key, for longer", PROCESSES, RATE, lasts=5),
+    Course("one key, all allowed", PROCESSES, ALL),
+    Course("spread keys, all allowed", 1, ALL, spread=True),
+    Course("spread keys, all allowed", PROCESSES, ALL, spread=True),
+]
 
 
 @dataclass(frozen=True)
@@ -37,38 +57,49 @@ def run(quick: bool = False) -> list[Table]:
         "Processes: one SharedMemoryStore", {**columns, "admitted / may": ".5f", "evictions": ","}
     )
     table.notes = [
-        f"one key: {RATE:,} a second, burst as much; spread: {SPREAD:,} keys, all allowed",
+        f"one key: {RATE:,} a second, burst as much, or all allowed; spread: {SPREAD:,} keys",
+        f"rounds of {seconds:.0f} s; for longer: one of {5 * seconds:.0f} s",
         "may: burst + rate * t, t from the first call to the last on the monotonic clock",
         f"decisions/s: best of {rounds} interleaved rounds; the rest: the round that admitted most"
         " of what it may",
         "the machine's cores bound what processes can add up to",
     ]
-    ways = [("one key", 1), ("one key", PROCESSES), ("spread keys", 1), ("spread keys", PROCESSES)]
-    races: dict[tuple[str, int], list[Race]] = {way: [] for way in ways}
+    races: dict[Course, list[Race]] = {course: [] for course in COURSES}
     try:
-        for _ in range(rounds):
-            for title, processes in ways:
-                races[title, processes].append(race(processes, title != "one key", seconds))
+        for number in range(rounds):
+            for course in COURSES:
+                if number == 0 or course.lasts == 1:
+                    races[course].append(race(course, seconds))
     except Unavailable as reason:
         table.notes.append(f"left out: {reason}")
         return [table]
-    for (title, processes), held in races.items():
+    for course, held in races.items():
         most = max(held, key=lambda one: one.admitted / one.may)
-        table.add(title, processes, max(one.speed for one in held), most.admitted, most.may,
-                  most.admitted / most.may, most.evictions)  # fmt: skip
+        table.add(
+            course.title,
+            course.processes,
+            max(one.speed for one in held),
+            most.admitted,
+            most.may,
+            most.admitted / most.may,
+            most.evictions,
+        )
     return [table]
 
 
-def race(processes: int, spread: bool, seconds: float) -> Race:
+def race(course: Course, seconds: float) -> Race:
     path = scratch_file()
-    store = SHARED.make(setup(spread, path))["limiter"].store  # made before they start
+    store = SHARED.make(setup(course, path))["limiter"].store  # made before they start
     start = time.monotonic_ns() + 1_000_000_000
-    command = [sys.executable, "-m", "benchmarks.processes", path, str(int(spread)), str(start)]
+    at = str(COURSES.index(course))
+    command = [sys.executable, "-m", "benchmarks.processes", path, at, str(start)]
     running = [
         subprocess.Popen(
-            [*command, str(seconds), str(number)], env=child.environment(), stdout=subprocess.PIPE
+            [*command, str(seconds * course.lasts), str(number)],
+            env=child.environment(),
+            stdout=subprocess.PIPE,
         )
-        for number in range(processes)
+        for number in range(course.processes)
     ]
     answers = [json.loads(process.communicate()[0]) for process in running]
     offered = sum(answer["offered"] for answer in answers)
@@ -78,7 +109,7 @@ def race(processes: int, spread: bool, seconds: float) -> Race:
     found = Race(
         offered / lasted,
         sum(answer["admitted"] for answer in answers),
-        offered if spread else RATE + RATE * lasted,
+        offered if course.rate == ALL else course.rate * (1 + lasted),
         store.evictions,
     )
     store.close()
@@ -86,24 +117,23 @@ def race(processes: int, spread: bool, seconds: float) -> Race:
     return found
 
 
-def setup(spread: bool, path: str) -> Setup:
-    if spread:
-        return Setup(10**9, "day", max_keys=SPREAD, path=path)
-    return Setup(RATE, "second", max_keys=1000, path=path)
+def setup(course: Course, path: str) -> Setup:
+    max_keys = SPREAD if course.spread else 1000
+    return Setup(course.rate, "second", max_keys=max_keys, path=path)
 
 
-def work(path: str, spread: bool, start: int, seconds: float, number: int) -> dict[str, int]:
+def work(path: str, course: Course, start: int, seconds: float, number: int) -> dict[str, int]:
     """One of the processes: calls from ``start`` on, for so long."""
-    names = SHARED.make(setup(spread, path))
+    names = SHARED.make(setup(course, path))
     loop = compiled(COUNT, SHARED, SHARED.decides(), names)
-    keys = [f"user:{key}" for key in range(SPREAD)] if spread else ["user:42"] * BATCH
+    keys = [f"user:{key}" for key in range(SPREAD)] if course.spread else ["user:42"] * BATCH
     at = number * len(keys) // PROCESSES
     offered = admitted = 0
     while time.monotonic_ns() < start:
         pass
     first = last = time.monotonic_ns()
     while last < start + seconds * 1e9:
-        batch = keys[at : at + BATCH] if spread else keys
+        batch = keys[at : at + BATCH] if course.spread else keys
         admitted += loop(batch)
         offered += len(batch)
         at = (at + BATCH) % len(keys)
@@ -112,6 +142,6 @@ def work(path: str, spread: bool, start: int, seconds: float, number: int) -> di
 
 
 if __name__ == "__main__":
-    where, wide, begin, duration, which = sys.argv[1:]
-    answer = work(where, bool(int(wide)), int(begin), float(duration), int(which))
+    where, which_course, begin, duration, which = sys.argv[1:]
+    answer = work(where, COURSES[int(which_course)], int(begin), float(duration), int(which))
     print(json.dumps(answer), flush=True)

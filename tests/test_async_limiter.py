@@ -216,7 +216,18 @@ async def test_a_timeout_is_long_enough_or_it_is_not(clock: FakeClock) -> None:
     assert (bool(enough.result()), bool(short.result())) == (True, False)
     assert crowd.served == [("a", 10.0), ("b", 20.0)]
     await settle()
-    assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing was left running"
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert clock.now() - crowd.start == 20 * SECOND, "nobody was left asleep"
+
+
+async def test_who_gave_up_behind_others_is_not_told_to_come_back_at_once(clock: FakeClock) -> None:
+    crowd = Crowd(make("5/5s", clock), clock)
+    await crowd.limiter.hit("k", cost=4)
+    crowd.add("large", cost=5)
+    impatient = crowd.add("small", timeout=1.5)
+    await crowd.all()
+    assert not impatient.result()
+    assert impatient.result().retry_after != 0.0, "that is what an allowed one says"
 
 
 async def test_two_loops_share_a_limiter(clock: FakeClock) -> None:

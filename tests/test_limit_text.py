@@ -137,6 +137,21 @@ def test_an_absurdly_long_number_is_an_error_of_ours() -> None:
         (Limit(1, "day", algorithm="fixed_window"), "1/day fixed_window"),
         (Limit(1, "day", algorithm="fixed_window", align="epoch"), "1/day fixed_window"),
         (Limit(1, "day", algorithm="fixed_window", align="calendar"), "1/day fixed_window tz UTC"),
+        (
+            Limit(1, "1d", algorithm="fixed_window", align="first_hit"),
+            "1/day fixed_window align first_hit",
+        ),
+        (
+            Limit(1, "1d", algorithm="fixed_window", tz="Asia/Taipei"),
+            "1/day fixed_window tz Asia/Taipei",
+        ),
+        (Limit(9, "1m", debt=2, warm_up="1h"), "9/minute debt 2 warm_up 1h"),
+        (Limit(9, "1m", algorithm="leaky_bucket", burst=3), "9/minute leaky_bucket burst 3"),
+        (
+            Limit(9, "1m", algorithm="sliding_log", count_rejected=True),
+            "9/minute sliding_log count_rejected",
+        ),
+        (Limit(9, "1m", algorithm="sliding_window", cells=3), "9/minute sliding_window cells 3"),
         (Limit(9, "1m", algorithm="sliding_window", cells=10), "9/minute sliding_window"),
         (Limit(9, "1m", soft="2 for 90s", lockout=900), "9/minute lockout 15m soft 2 for 90s"),
     ],

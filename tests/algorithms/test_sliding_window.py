@@ -180,6 +180,16 @@ def test_huge_amounts_over_long_periods_stay_exact(limiter_of, clock, limit: Lim
     assert limiter.hit("k", cost=amount).remaining == 0
 
 
+def test_a_refused_hit_does_not_put_off_the_reset(limiter_of, clock) -> None:
+    limiter = limiter_of("10/minute sliding_window")
+    limiter.hit("k", cost=10)
+    clock.advance(55)
+    quiet = limiter.peek("k").reset_after
+    assert limiter.hit("k").reset_after == quiet == 11.0
+    clock.advance(11)
+    assert (limiter.peek("k").remaining, limiter.peek("k").reset_after) == (10, 0.0)
+
+
 def test_a_clock_that_steps_back_earns_nothing_and_heals(replay) -> None:
     replay(
         WORKED,

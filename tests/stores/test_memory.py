@@ -96,6 +96,29 @@ def test_expired_keys_are_dropped_by_traffic_alone() -> None:
     assert most < 6_000, "a thousand are alive at any time"
 
 
+def test_others_sweep_away_what_has_expired() -> None:
+    limiter, store, clock = make("1/minute")
+    for number in range(50_000):
+        limiter.hit(f"old {number}")
+    clock.advance(61)
+    for number in range(5_000):
+        limiter.hit(f"new {number}")
+    assert 5_000 <= store.keys < 46_000, "each new key sweeps more than one old one away"
+
+
+def test_resetting_some_keys_leaves_the_others_in_their_place() -> None:
+    limiter, store, _ = make("1/day")
+    names = [f"key {number}" for number in range(5_000)]
+    limiter.hit_many(names)
+    random.Random(5).shuffle(names)
+    for name in names[:2_500]:
+        limiter.reset(name)
+    assert store.keys == 2_500
+    assert not any(limiter.hit(name) for name in names[2_500:])
+    assert all(limiter.hit(name) for name in names[:2_500])
+    assert store.keys == 5_000
+
+
 def test_sweeping_drops_nothing_that_lives() -> None:
     limiter, store, clock = make()
     for number in range(2_000):

@@ -52,7 +52,7 @@ def test_who_would_be_forgotten_soonest_gives_way() -> None:
         limiter.hit(f"new {number}", cost=90)
     assert store.evictions == 400
     kept = sum(limiter.peek(f"much {number}").remaining == 10 for number in range(500))
-    assert kept >= 480
+    assert kept >= 450  # fewer than sixteen are looked at where a segment ends
 
 
 def test_expired_keys_give_way_before_any_other() -> None:
