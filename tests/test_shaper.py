@@ -80,10 +80,12 @@ async def test_a_place_beyond_the_timeout_is_not_taken() -> None:
     line = Line(autojump=False)
     for name in "abc":
         await line.add(name)
-    refused = await line.limiter.wait("k", timeout=2.5)
-    assert (refused.allowed, refused.retry_after) == (False, 0.5)
-    refused = await line.limiter.wait("k", timeout=0)
-    assert (refused.allowed, refused.retry_after) == (False, 3.0)
+    for timeout, retry_after in ((2.5, 0.5), (0, 3.0)):
+        await line.add("late", timeout=timeout)
+        await line.idle()
+        assert line.tasks[-1].done(), "it need not wait to know"
+        refused = line.tasks[-1].result()
+        assert (refused.allowed, refused.retry_after) == (False, retry_after)
     await line.add("d", timeout=3)
     await line.pass_time(3)
     assert line.went == [("a", 0.0), ("b", 1.0), ("c", 2.0), ("d", 3.0)]

@@ -87,12 +87,12 @@ class Decision:
     def degraded(self) -> bool:
         return self._degraded
 
-    def refused(self, retry: int | None = None) -> Decision:
-        """The same, refused after all; ``retry`` in nanoseconds if that is known better."""
+    def refused(self, retry: int) -> Decision:
+        """The same, refused after all, with a ``retry_after`` in nanoseconds."""
         out = new_decision(self._limit)
         out._allowed = False
         out._room, out._unit, out._reset = self._room, self._unit, self._reset
-        out._retry = self._retry if retry is None else retry
+        out._retry = retry
         out._delay = 0
         out._mark = self._mark
         return out

@@ -73,7 +73,10 @@ def _wait_in_turn(line: Line, counters: Counters, key: str, cost: int, timeout: 
             called = yield Pause(counters.clock, _left(deadline, counters), ticket)
             if not called:
                 decision: Decision = yield Ask(counters, "peek", (key, cost))
-                return decision.refused()
+                if decision._retry < 0:
+                    return decision
+                # It may fit now and yet be others' turn: then there is no exact time.
+                return decision.refused(max(decision._retry, counters.limit.interval_ns))
         while True:
             decision = yield Ask(counters, "peek", (key, cost))
             if decision:

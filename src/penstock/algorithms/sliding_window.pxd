@@ -24,6 +24,8 @@ cdef class SlidingWindow(Algorithm):
         int64_t cost, int64_t now, int64_t extra,
     ) noexcept nogil
     cdef int64_t ticks_left(self, int64_t spare, int64_t oldest) noexcept nogil
+    @cython.locals(end=int64_t, age=int64_t)
+    cdef int64_t reset(self, int64_t* state, int64_t begin, int64_t now) noexcept nogil
     @cython.locals(begin=int64_t)
     cdef int64_t begin(self, int64_t* state, int64_t now) noexcept nogil
     cdef int64_t place(self, int64_t index) noexcept nogil

@@ -74,11 +74,11 @@ class SlidingWindow(Algorithm):
             out._allowed = True
             out._retry = 0
             out._room = self.amount - used
-            out._reset = state[0] - now if state[0] > now else 0
+            out._reset = self.reset(state, begin, now)
             return ALLOWED
         out._allowed = False
         out._room = self.amount - used
-        out._reset = begin + self.memory - now
+        out._reset = self.reset(state, begin, now)
         out._retry = self.retry(state, begin, age, full, oldest, cost, now, extra)
         return REFUSED
 
@@ -103,6 +103,17 @@ class SlidingWindow(Algorithm):
         if oldest <= spare:
             return self.ticks
         return spare * self.ticks // oldest
+
+    def reset(self, state: Words, begin: int, now: int) -> int:
+        """How long until the newest counter that is not zero has slid out."""
+        if state[0] <= now:
+            return 0
+        end = begin + self.memory
+        for age in range(self.cells + 1):
+            if state[self.place(state[NEWEST] + self.cells + 1 - age)] > 0:
+                break
+            end -= self.width
+        return end - now if end > now else 0
 
     def begin(self, state: Words, now: int) -> int:
         """When the newest cell began; a new key's begins now."""
