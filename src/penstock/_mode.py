@@ -17,6 +17,7 @@ from types import ModuleType
 CORE = (
     "decision",
     "algorithms.base",
+    "algorithms.around",
     "algorithms.token_bucket",
     "algorithms.fixed_window",
     "algorithms.sliding_window",

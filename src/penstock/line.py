@@ -92,12 +92,7 @@ class Line:
         with self._lock:
             tickets = self._lines[ticket.place]
             behind = tickets[tickets.index(ticket) + 1 :]
-            place = ticket.due + ticket.width
-            for other in behind:
-                if other.due != place:
-                    return False
-                place += other.width
-            if place != end:
+            if ticket.due + ticket.width + sum(other.width for other in behind) != end:
                 return False
             for other in behind:
                 other.due -= ticket.width

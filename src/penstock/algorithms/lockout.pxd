@@ -1,19 +1,16 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from penstock.algorithms.base cimport Algorithm
+from penstock.algorithms.around cimport Around
 from penstock.decision cimport Decision
 
 cdef int REFUSED, NO_ROOM
 cdef int64_t UNTIL, INNER
 
 
-cdef class Lockout(Algorithm):
-    cdef Algorithm inner
+cdef class Lockout(Around):
     cdef int64_t length
 
-    cpdef start(self, int64_t now)
-    cpdef refresh(self, int64_t now)
     @cython.locals(until=int64_t, answer=int)
     cdef int decide(
         self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
@@ -25,5 +22,3 @@ cdef class Lockout(Algorithm):
     cdef void refund(
         self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil
-    @cython.locals(index=int64_t)
-    cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil

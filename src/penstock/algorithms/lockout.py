@@ -10,6 +10,7 @@ what it still remembers: usually nothing. A request that could never be allowed
 
 from __future__ import annotations
 
+from penstock.algorithms.around import Around
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.words import NO_ROOM, REFUSED, Words
 from penstock.decision import Decision
@@ -17,26 +18,10 @@ from penstock.decision import Decision
 UNTIL, INNER = 1, 2
 
 
-class Lockout(Algorithm):
+class Lockout(Around):
     def __init__(self, inner: Algorithm) -> None:
-        Algorithm.__init__(self, inner.limit)
-        self.inner = inner
+        Around.__init__(self, inner, INNER)
         self.length = inner.limit.lockout_ns
-        self.words = INNER + inner.words
-        self.most_words = INNER + inner.most_words
-        self.length_at = -1 if inner.length_at < 0 else INNER + inner.length_at
-        self.most = inner.most
-        self.wall = inner.wall
-        self.valid_from = inner.valid_from
-        self.valid_until = inner.valid_until
-
-    def start(self, now: int) -> None:
-        self.inner.start(now)
-
-    def refresh(self, now: int) -> None:
-        self.inner.refresh(now)
-        self.valid_from = self.inner.valid_from
-        self.valid_until = self.inner.valid_until
 
     def decide(
         self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
@@ -90,8 +75,3 @@ class Lockout(Algorithm):
         if state[0] > now:
             self.inner.refund(state + INNER, cost, now, mark, kept)
             self.remember(state, state[UNTIL])
-
-    def carry(self, old: Words, new: Words) -> None:
-        for index in range(INNER):
-            new[index] = old[index]
-        self.inner.carry(old + INNER, new + INNER)

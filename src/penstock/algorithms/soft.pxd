@@ -1,19 +1,16 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from penstock.algorithms.base cimport Algorithm
+from penstock.algorithms.around cimport Around
 from penstock.decision cimport Decision
 
 cdef int REFUSED, ALLOWED, NO_ROOM
 cdef int64_t ENDS, ANEW, INNER
 
 
-cdef class Soft(Algorithm):
-    cdef Algorithm inner
+cdef class Soft(Around):
     cdef int64_t overrun, grace
 
-    cpdef start(self, int64_t now)
-    cpdef refresh(self, int64_t now)
     @cython.locals(
         ends=int64_t, anew=int64_t, hard_wait=int64_t, soft_wait=int64_t, answer=int,
     )
@@ -27,5 +24,3 @@ cdef class Soft(Algorithm):
     cdef void refund(
         self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil
-    @cython.locals(index=int64_t)
-    cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil

@@ -10,6 +10,7 @@ nothing above its limit for as long as a grace time lasts.
 
 from __future__ import annotations
 
+from penstock.algorithms.around import Around
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.words import ALLOWED, NO_ROOM, REFUSED, Words
 from penstock.decision import Decision
@@ -17,29 +18,14 @@ from penstock.decision import Decision
 ENDS, ANEW, INNER = 1, 2, 3
 
 
-class Soft(Algorithm):
+class Soft(Around):
     def __init__(self, inner: Algorithm) -> None:
-        Algorithm.__init__(self, inner.limit)
+        Around.__init__(self, inner, INNER)
         soft = inner.limit.soft
         assert soft is not None
-        self.inner = inner
         self.overrun = soft.overrun
         self.grace = soft.grace_ns
-        self.words = INNER + inner.words
-        self.most_words = INNER + inner.most_words
-        self.length_at = -1 if inner.length_at < 0 else INNER + inner.length_at
         self.most = inner.most + soft.overrun
-        self.wall = inner.wall
-        self.valid_from = inner.valid_from
-        self.valid_until = inner.valid_until
-
-    def start(self, now: int) -> None:
-        self.inner.start(now)
-
-    def refresh(self, now: int) -> None:
-        self.inner.refresh(now)
-        self.valid_from = self.inner.valid_from
-        self.valid_until = self.inner.valid_until
 
     def decide(
         self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
@@ -118,8 +104,3 @@ class Soft(Algorithm):
         if state[0] > now:
             self.inner.refund(state + INNER, cost, now, mark, kept)
             self.remember(state, state[ENDS], state[ANEW])
-
-    def carry(self, old: Words, new: Words) -> None:
-        for index in range(INNER):
-            new[index] = old[index]
-        self.inner.carry(old + INNER, new + INNER)

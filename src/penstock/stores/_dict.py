@@ -1,20 +1,18 @@
 """The uncompiled counters of `MemoryStore`: a dict and a lock.
 
-The same decisions as the compiled table, for machines without a compiler and to
-test the compiled table against. One lock guards all limits of a store; every
-operation under it is short.
+One lock guards all limits of a store; every operation under it is short.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 
-from penstock.algorithms.words import NO_MARK, NO_ROOM, Words
+from penstock.algorithms.words import Words
 from penstock.clock import Clock
-from penstock.decision import Decision, new_decision
 from penstock.limit import Limit
-from penstock.stores.base import Counters, check_cost, check_key, pick
+from penstock.stores._pure import PureCounters
+from penstock.stores.base import Counters, check_key
 
 _SAMPLE = 16
 _SWEEP_EVERY = 64
@@ -37,49 +35,40 @@ class Bound:
         return len(self.rows)
 
 
-class DictCounters(Counters):
+class DictCounters(PureCounters):
     """The counters of one limit, in this process."""
 
     def __init__(self, limit: Limit, clock: Clock | None, bound: Bound) -> None:
         Counters.__init__(self, limit, clock)
         self.bound = bound
-        self.blank = self._new_row()
+        self.blank = Words(self._new_row())
         self.algorithm.start(self.now())
 
-    def hit(self, key: str, cost: int) -> Decision:
-        cost, key = check_cost(cost), check_key(key)
-        with self.bound.lock:
-            return self.take(key, cost, self.ready())
+    def place(self, key: str) -> _Slot:
+        return self, check_key(key)
 
-    def peek(self, key: str, cost: int) -> Decision:
-        cost, key = check_cost(cost), check_key(key)
-        with self.bound.lock:
-            return self.look(key, cost, self.ready())
+    def locked(self) -> AbstractContextManager[bool]:
+        return self.bound.lock
 
-    def charge(self, key: str, cost: int) -> None:
-        cost, key = check_cost(cost), check_key(key)
-        with self.bound.lock:
-            now = self.ready()
-            row = self._row(key)
-            while self.algorithm.charge(Words(row), cost, now) == NO_ROOM:
-                self._grow(row)
+    def find(self, place: _Slot) -> Words | None:
+        row = self.bound.rows.get(place)
+        return None if row is None else Words(row)
 
-    def refund(self, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> None:
-        cost, key = check_cost(cost), check_key(key)
-        with self.bound.lock:
-            row = self.bound.rows.get((self, key))
-            if row is not None:
-                self.algorithm.refund(Words(row), cost, self.ready(), mark, kept)
+    def change(self, place: _Slot) -> AbstractContextManager[Words]:
+        row = self.bound.rows.get(place)
+        if row is None:
+            self._make_room()
+            row = self.bound.rows[place] = self._new_row()
+        return nullcontext(Words(row))
 
-    def reset(self, key: str) -> None:
-        with self.bound.lock:
-            self.bound.rows.pop((self, check_key(key)), None)
+    def grow(self, row: Words) -> None:
+        larger = Words([0] * min(2 * len(row.cells), self.algorithm.most_words))
+        self.set_length(larger, len(larger.cells))
+        self.algorithm.carry(row, larger)
+        row.cells[:] = larger.cells
 
-    def hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
-        cost, names = check_cost(cost), [check_key(key) for key in keys]
-        with self.bound.lock:
-            now = self.ready()
-            return [self.take(key, cost, now) for key in names]
+    def remove(self, place: _Slot) -> None:
+        self.bound.rows.pop(place, None)
 
     def sweep(self, segments: int) -> int:
         """Look through the oldest keys for expired ones; how many were dropped."""
@@ -93,68 +82,27 @@ class DictCounters(Counters):
 
     # Under the lock ----------------------------------------------------------
 
-    def ready(self) -> int:
-        """The time, with the algorithm prepared for it."""
-        now = self.now()
-        if not self.algorithm.valid_from <= now < self.algorithm.valid_until:
-            self.algorithm.refresh(now)
-        return now
-
-    def take(self, key: str, cost: int, now: int) -> Decision:
-        if cost > self.algorithm.most:
-            return self.look(key, cost, now)
-        out = new_decision(self.limit)
-        row = self._row(key)
-        while self.algorithm.decide(Words(row), cost, now, 0, True, out) == NO_ROOM:
-            self._grow(row)
-        return out
-
-    def look(self, key: str, cost: int, now: int) -> Decision:
-        out = new_decision(self.limit)
-        row = self.bound.rows.get((self, key), self.blank)
-        most = self.algorithm.most
-        self.algorithm.decide(Words(row), min(cost, most + 1), now, 0, False, out)
-        if cost > most:
-            out._allowed = False
-            out._retry = -1
-        return out
-
-    def _row(self, key: str) -> list[int]:
-        row = self.bound.rows.get((self, key))
-        if row is None:
-            self.bound.inserted += 1
-            if self.bound.inserted % _SWEEP_EVERY == 0:
-                self._sweep(2 * _SWEEP_EVERY)
-            if len(self.bound.rows) >= self.bound.max_keys and not self._sweep(_SAMPLE):
-                self._evict()
-            row = self.bound.rows[self, key] = self._new_row()
-        return row
-
     def _new_row(self) -> list[int]:
         row = [0] * self.algorithm.words
-        self._set_length(row)
+        self.set_length(Words(row), len(row))
         return row
 
-    def _grow(self, row: list[int]) -> None:
-        larger = [0] * min(2 * len(row), self.algorithm.most_words)
-        self._set_length(larger)
-        self.algorithm.carry(Words(row), Words(larger))
-        row[:] = larger
-
-    def _set_length(self, row: list[int]) -> None:
-        at = self.algorithm.length_at
-        if at >= 0:
-            row[at] = len(row) - (at - 1)
+    def _make_room(self) -> None:
+        self.bound.inserted += 1
+        if self.bound.inserted % _SWEEP_EVERY == 0:
+            self._sweep(2 * _SWEEP_EVERY)
+        if len(self.bound.rows) >= self.bound.max_keys and not self._sweep(_SAMPLE):
+            self._evict()
 
     def _evict(self) -> None:
-        """Of the keys that came first, the one that would be forgotten soonest gives way."""
+        """Of the keys in front, the one that would be forgotten soonest gives way."""
         rows = self.bound.rows
         soonest = min(self._oldest(_SAMPLE), key=lambda slot: rows[slot][0] - slot[0].now())
         if rows.pop(soonest)[0] > soonest[0].now():
             self.bound.evictions += 1
 
     def _sweep(self, count: int) -> int:
-        """Drop what has expired of the keys that came first; the others go to the back."""
+        """Drop what has expired of the keys in front; the others go to the back."""
         rows, dropped = self.bound.rows, 0
         for slot in self._oldest(count):
             row = rows.pop(slot)
@@ -166,21 +114,3 @@ class DictCounters(Counters):
 
     def _oldest(self, count: int) -> list[_Slot]:
         return [slot for slot, _ in zip(self.bound.rows, range(count), strict=False)]
-
-
-def hit_all(wanted: list[tuple[DictCounters, str, int]]) -> Decision | None:
-    """See `Store.hit_all`; every item's counters are `DictCounters` of one store."""
-    items = [(counters, check_key(key), check_cost(cost)) for counters, key, cost in wanted]
-    best: Decision | None = None
-    with items[0][0].bound.lock:
-        moments = [counters.ready() for counters, _, _ in items]
-        looked = [
-            counters.look(key, cost, now)
-            for (counters, key, cost), now in zip(items, moments, strict=True)
-        ]
-        refused = not all(looked)
-        for (counters, key, cost), now, seen in zip(items, moments, looked, strict=True):
-            # A limit that refuses takes nothing, but it may want to know (lockout).
-            if not refused or not seen:
-                best = pick(best, counters.take(key, cost, now))
-    return best

@@ -15,14 +15,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
-from penstock.algorithms.words import NO_MARK, Words
+from penstock.algorithms.words import Words
 from penstock.clock import MONOTONIC, SECOND, WALL, Clock
-from penstock.decision import Decision, new_decision
 from penstock.errors import StoreError
 from penstock.limit import Limit
-from penstock.stores.base import Counters, check_cost, check_key, pick
+from penstock.stores._pure import PureCounters
+from penstock.stores.base import Counters, check_key
 from penstock.stores.layout import (
     EVICTIONS_AT,
     LOCK_BYTES,
@@ -85,8 +85,11 @@ class Mapped:
         width = self.layout.row_words
         self.words[_JOURNAL + 1 : _JOURNAL + 1 + width] = self.words[row : row + width]
         self.words[_JOURNAL] = row
-        yield Words(self.words, row)  # type: ignore[arg-type]  # indexed like a list
+        yield self.row(row)
         self.words[_JOURNAL] = 0
+
+    def row(self, at: int) -> Words:
+        return Words(self.words, at)  # type: ignore[arg-type]  # indexed like a list
 
     def _undo(self) -> None:
         row, width = self.words[_JOURNAL], self.layout.row_words
@@ -128,7 +131,7 @@ class Mapped:
         return (self.layout.sets_at + index * self.layout.set_bytes) // 8
 
 
-class MappedCounters(Counters):
+class MappedCounters(PureCounters):
     """The counters of one limit, in a mapped file."""
 
     def __init__(self, limit: Limit, clock: Clock | None, mapped: Mapped, secret: bytes) -> None:
@@ -136,8 +139,8 @@ class MappedCounters(Counters):
         self.mapped = mapped
         self._secret = secret
         self._custom = self.clock is not MONOTONIC and self.clock is not WALL
-        self._blank = Words([0] * self.algorithm.most_words)
-        self._set_length(self._blank)
+        self.blank = Words([0] * self.algorithm.most_words)
+        self.set_length(self.blank, self.algorithm.most_words)
         self.algorithm.start(self.now())
 
     def now(self) -> int:
@@ -148,94 +151,23 @@ class MappedCounters(Counters):
             self.mapped.words[_SEEN] = now
         return now
 
-    def hit(self, key: str, cost: int) -> Decision:
-        cost, h = check_cost(cost), self.hash(key)
-        with self.mapped.locked():
-            return self.take(h, cost, self.ready())
-
-    def peek(self, key: str, cost: int) -> Decision:
-        cost, h = check_cost(cost), self.hash(key)
-        with self.mapped.locked():
-            return self.look(h, cost, self.ready())
-
-    def charge(self, key: str, cost: int) -> None:
-        cost, h = check_cost(cost), self.hash(key)
-        with self.mapped.locked():
-            now = self.ready()
-            with self.mapped.change(self._row(h, now)) as row:
-                self.algorithm.charge(row, cost, now)
-
-    def refund(self, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> None:
-        cost, h = check_cost(cost), self.hash(key)
-        with self.mapped.locked():
-            found = self.mapped.find(h)
-            if found:
-                with self.mapped.change(found) as row:
-                    self.algorithm.refund(row, cost, self.ready(), mark, kept)
-
-    def reset(self, key: str) -> None:
-        h = self.hash(key)
-        with self.mapped.locked():
-            self.mapped.remove(h)
-
-    def hash(self, key: str) -> int:
-        """Keyed, and the same in every process; never 0, which is a free place."""
+    def place(self, key: str) -> int:
+        """A hash: keyed, and the same in every process; never 0, which is a free place."""
         text = check_key(key).encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(text, key=self._secret, digest_size=8).digest()
         return int.from_bytes(digest, "little", signed=True) or 1
 
-    # Under the lock ----------------------------------------------------------
+    def locked(self) -> AbstractContextManager[None]:
+        return self.mapped.locked()
 
-    def ready(self) -> int:
-        """The time, with the algorithm prepared for it."""
-        now = self.now()
-        if not self.algorithm.valid_from <= now < self.algorithm.valid_until:
-            self.algorithm.refresh(now)
-        return now
+    def find(self, place: int) -> Words | None:
+        at = self.mapped.find(place)
+        return self.mapped.row(at) if at else None
 
-    def take(self, h: int, cost: int, now: int) -> Decision:
-        if cost > self.algorithm.most:
-            return self.look(h, cost, now)
-        out = new_decision(self.limit)
-        with self.mapped.change(self._row(h, now)) as row:
-            self.algorithm.decide(row, cost, now, 0, True, out)
-        return out
+    def change(self, place: int) -> AbstractContextManager[Words]:
+        at = self.mapped.find(place) or self.mapped.insert(place, self.now())
+        self.set_length(self.mapped.row(at), self.algorithm.most_words)
+        return self.mapped.change(at)
 
-    def look(self, h: int, cost: int, now: int) -> Decision:
-        out = new_decision(self.limit)
-        found = self.mapped.find(h)
-        row = Words(self.mapped.words, found) if found else self._blank  # type: ignore[arg-type]
-        most = self.algorithm.most
-        self.algorithm.decide(row, min(cost, most + 1), now, 0, False, out)
-        if cost > most:
-            out._allowed = False
-            out._retry = -1
-        return out
-
-    def _row(self, h: int, now: int) -> int:
-        row = self.mapped.find(h) or self.mapped.insert(h, now)
-        self._set_length(Words(self.mapped.words, row))  # type: ignore[arg-type]
-        return row
-
-    def _set_length(self, row: Words) -> None:
-        at = self.algorithm.length_at
-        if at >= 0:
-            row[at] = self.algorithm.most_words - (at - 1)
-
-
-def hit_all(wanted: list[tuple[MappedCounters, str, int]]) -> Decision | None:
-    """See `Store.hit_all`; every item's counters are `MappedCounters` of one store."""
-    items = [(counters, counters.hash(key), check_cost(cost)) for counters, key, cost in wanted]
-    best: Decision | None = None
-    with items[0][0].mapped.locked():
-        moments = [counters.ready() for counters, _, _ in items]
-        looked = [
-            counters.look(h, cost, now)
-            for (counters, h, cost), now in zip(items, moments, strict=True)
-        ]
-        refused = not all(looked)
-        for (counters, h, cost), now, seen in zip(items, moments, looked, strict=True):
-            # A limit that refuses takes nothing, but it may want to know (lockout).
-            if not refused or not seen:
-                best = pick(best, counters.take(h, cost, now))
-    return best
+    def remove(self, place: int) -> None:
+        self.mapped.remove(place)

@@ -7,6 +7,7 @@ the suite that it must pass.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 from penstock.algorithms import build
@@ -65,10 +66,24 @@ class Counters:
 
 
 class Store:
-    """Where state lives."""
+    """Where state lives. A store of your own makes counters, and decides on several at once."""
+
+    def __init__(self) -> None:
+        self._counters: dict[Limit, Counters] = {}
+        self._making = threading.Lock()
 
     def counters(self, limit: Limit) -> Counters:
         """The counters of ``limit``: the same object for an equal limit."""
+        found = self._counters.get(limit)
+        if found is None:
+            with self._making:
+                found = self._counters.get(limit)
+                if found is None:
+                    found = self._counters[limit] = self.make_counters(limit)
+        return found
+
+    def make_counters(self, limit: Limit) -> Counters:
+        """New counters for a limit that this store sees for the first time."""
         raise NotImplementedError
 
     def hit_all(self, wanted: list[tuple[Counters, str, int]]) -> Decision:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 from penstock._mode import COMPILED
@@ -15,8 +14,9 @@ if COMPILED and not TYPE_CHECKING:
     from penstock.stores._memory import MemoryCounters, hit_all
     from penstock.stores._table import Bound
 else:
-    from penstock.stores._dict import Bound, hit_all
+    from penstock.stores._dict import Bound
     from penstock.stores._dict import DictCounters as MemoryCounters
+    from penstock.stores._pure import hit_all
 
 DEFAULT_MAX_KEYS = 1_000_000
 
@@ -40,20 +40,12 @@ class MemoryStore(Store):
             raise ValueError(f"max_keys is a whole number of at least 1, not {max_keys!r}")
         if clock is not None and not isinstance(clock, Clock):
             raise TypeError(f"a clock has now(), sleep() and sleep_async(); {clock!r} has not")
+        super().__init__()
         self._clock = clock
         self._bound = Bound(max_keys)
-        self._counters: dict[Limit, MemoryCounters] = {}
-        self._lock = threading.Lock()
 
-    def counters(self, limit: Limit) -> Counters:
-        counters = self._counters.get(limit)
-        if counters is None:
-            with self._lock:
-                counters = self._counters.get(limit)
-                if counters is None:
-                    counters = MemoryCounters(limit, self._clock, self._bound)
-                    self._counters[limit] = counters
-        return counters
+    def make_counters(self, limit: Limit) -> Counters:
+        return MemoryCounters(limit, self._clock, self._bound)
 
     def hit_all(self, wanted: list[tuple[Any, str, int]]) -> Decision:
         decision = hit_all(wanted)
@@ -66,7 +58,11 @@ class MemoryStore(Store):
         Looks through at most ``segments`` segments of each limit's table (some
         microseconds each) and returns how many keys were dropped.
         """
-        return sum(counters.sweep(segments) for counters in list(self._counters.values()))
+        swept = 0
+        for counters in list(self._counters.values()):
+            assert isinstance(counters, MemoryCounters)
+            swept += counters.sweep(segments)
+        return swept
 
     @property
     def max_keys(self) -> int:

@@ -36,7 +36,8 @@ if LINUX:
     if COMPILED and not TYPE_CHECKING:
         from penstock.stores._mapped import Mapped, MappedCounters, hit_all
     else:
-        from penstock.stores._mapped_pure import Mapped, MappedCounters, hit_all
+        from penstock.stores._mapped_pure import Mapped, MappedCounters
+        from penstock.stores._pure import hit_all
 
 _CORE = COMPILED_CORE if COMPILED else PURE_CORE
 
@@ -70,6 +71,7 @@ class SharedMemoryStore(Store):
             raise ValueError(
                 f"bytes_per_key is a multiple of 8 from 16 to 65536, not {bytes_per_key!r}"
             )
+        super().__init__()
         self._path = Path(path)
         self._clock = clock
         wanted = Layout.for_keys(max_keys, bytes_per_key, _CORE)
@@ -77,21 +79,8 @@ class SharedMemoryStore(Store):
         self._map = _map(self._fd, self._layout.file_bytes)
         self._mapped = Mapped(self._map, self._layout, self._fd)
         _attach(self._fd, self._map, self._mapped)
-        self._counters: dict[Limit, Any] = {}
-        self._lock = threading.Lock()
 
-    def counters(self, limit: Limit) -> Counters:
-        counters = self._counters.get(limit)
-        if counters is None:
-            with self._lock:
-                counters = self._counters.get(limit)
-                if counters is None:
-                    counters = self._make(limit)
-                    self._counters[limit] = counters
-        found: Counters = counters
-        return found
-
-    def _make(self, limit: Limit) -> Counters:
+    def make_counters(self, limit: Limit) -> Counters:
         if self._fd < 0:
             raise StoreError(f"{self!r} is closed")
         # The same in every process: the file's secret, and the limit as it is written.

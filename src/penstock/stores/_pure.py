@@ -1,0 +1,131 @@
+"""The uncompiled counters: what the dict and the mapped file have in common.
+
+The same decisions as the compiled ones, for machines without a compiler and to test
+the compiled ones against. A store says how its rows are found, changed and guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from penstock.algorithms.words import NO_MARK, NO_ROOM, Words
+from penstock.decision import Decision, new_decision
+from penstock.stores.base import Counters, check_cost, pick
+
+
+class PureCounters(Counters):
+    """Counters over rows that lie wherever `place` says."""
+
+    blank: Words
+
+    def place(self, key: str) -> Any:
+        """Where the row of a key is to be found; checks the key."""
+        raise NotImplementedError
+
+    def locked(self) -> AbstractContextManager[Any]:
+        """Keeps every other thread and process out."""
+        raise NotImplementedError
+
+    def find(self, place: Any) -> Words | None:
+        raise NotImplementedError
+
+    def change(self, place: Any) -> AbstractContextManager[Words]:
+        """The row to write to, made if there is none."""
+        raise NotImplementedError
+
+    def grow(self, row: Words) -> None:
+        """Make a row longer, in place."""
+        raise NotImplementedError
+
+    def remove(self, place: Any) -> None:
+        raise NotImplementedError
+
+    def hit(self, key: str, cost: int) -> Decision:
+        cost, place = check_cost(cost), self.place(key)
+        with self.locked():
+            return self.take(place, cost, self.ready())
+
+    def peek(self, key: str, cost: int) -> Decision:
+        cost, place = check_cost(cost), self.place(key)
+        with self.locked():
+            return self.look(place, cost, self.ready())
+
+    def charge(self, key: str, cost: int) -> None:
+        cost, place = check_cost(cost), self.place(key)
+        with self.locked():
+            now = self.ready()
+            with self.change(place) as row:
+                while self.algorithm.charge(row, cost, now) == NO_ROOM:
+                    self.grow(row)
+
+    def refund(self, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> None:
+        cost, place = check_cost(cost), self.place(key)
+        with self.locked():
+            now = self.ready()
+            if self.find(place) is not None:
+                with self.change(place) as row:
+                    self.algorithm.refund(row, cost, now, mark, kept)
+
+    def reset(self, key: str) -> None:
+        place = self.place(key)
+        with self.locked():
+            self.remove(place)
+
+    def hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
+        cost, places = check_cost(cost), [self.place(key) for key in keys]
+        with self.locked():
+            now = self.ready()
+            return [self.take(place, cost, now) for place in places]
+
+    # Under the lock ----------------------------------------------------------
+
+    def ready(self) -> int:
+        """The time, with the algorithm prepared for it."""
+        now = self.now()
+        if not self.algorithm.valid_from <= now < self.algorithm.valid_until:
+            self.algorithm.refresh(now)
+        return now
+
+    def take(self, place: Any, cost: int, now: int) -> Decision:
+        if cost > self.algorithm.most:
+            return self.look(place, cost, now)
+        out = new_decision(self.limit)
+        with self.change(place) as row:
+            while self.algorithm.decide(row, cost, now, 0, True, out) == NO_ROOM:
+                self.grow(row)
+        return out
+
+    def look(self, place: Any, cost: int, now: int) -> Decision:
+        out = new_decision(self.limit)
+        most = self.algorithm.most
+        row = self.find(place) or self.blank
+        self.algorithm.decide(row, min(cost, most + 1), now, 0, False, out)
+        if cost > most:
+            out._allowed = False
+            out._retry = -1
+        return out
+
+    def set_length(self, row: Words, words: int) -> None:
+        at = self.algorithm.length_at
+        if at >= 0:
+            row[at] = words - (at - 1)
+
+
+def hit_all(wanted: list[tuple[PureCounters, str, int]]) -> Decision | None:
+    """See `Store.hit_all`; every item's counters are of one store."""
+    items = [(counters, counters.place(key), check_cost(cost)) for counters, key, cost in wanted]
+    best: Decision | None = None
+    with items[0][0].locked():
+        moments = [counters.ready() for counters, _, _ in items]
+        looked = [
+            counters.look(place, cost, now)
+            for (counters, place, cost), now in zip(items, moments, strict=True)
+        ]
+        refused = not all(looked)
+        for (counters, place, cost), now, seen in zip(items, moments, looked, strict=True):
+            # A limit that refuses takes nothing, but it may want to know (lockout).
+            if not refused or not seen:
+                best = pick(best, counters.take(place, cost, now))
+    return best
