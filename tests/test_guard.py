@@ -221,7 +221,7 @@ def test_a_wrong_guard_is_an_error_while_decorating(limiter: Limiter, tasks: Asy
     for key in keys:
         with pytest.raises(InvalidKey, match=r"^key is a non-empty str or a function of the call"):
             limiter.limit(key)(work)
-    with pytest.raises(InvalidKey, match=r"work is not async, so its key cannot be either$"):
+    with pytest.raises(InvalidKey, match=r"work at .* is not async, so its key cannot be either$"):
         limiter.limit(who)(work)
     with pytest.raises(TypeError, match=r"is not async: guard it with Limiter\.limit$"):
         tasks.limit("k")(work)  # type: ignore[type-var]

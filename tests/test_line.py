@@ -14,8 +14,9 @@ class Pager(Ticket):
         super().__init__(place)
         self.calls = 0
 
-    def call(self) -> None:
+    def call(self) -> bool:
         self.calls += 1
+        return True
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ class AsyncLimiter:
         return self._limiter.hit(key, limit, cost)
 
     async def peek(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Decision:
-        """What `hit` would say, and what remains now. Takes nothing."""
+        """Whether `hit` would pass, and what remains now. Takes nothing, starts no lockout."""
         return self._limiter.peek(key, limit, cost)
 
     async def hit_many(

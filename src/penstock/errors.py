@@ -61,3 +61,7 @@ class LimitExceeded(PenstockError):
         after = decision.retry_after
         when = "never at this cost" if after is None else f"retry after {after:.3f} s"
         super().__init__(f"{key!r} is over its limit of {decision.limit}: {when}")
+
+    def __reduce__(self) -> tuple[type[LimitExceeded], tuple[str, Decision]]:
+        """It may have to come back from another process."""
+        return LimitExceeded, (self.key, self.decision)

@@ -8,6 +8,7 @@ is thrown into the flow, which may still yield what is needed to clean up.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -112,9 +113,11 @@ def _wait_paced(line: Line, counters: Counters, key: str, cost: int, timeout: in
             yield Pause(counters.clock, left, ticket)
         return decision
     except BaseException:
-        seen: Decision = yield Ask(counters, "peek", (key, cost))
-        if line.close_gap(ticket, seen._mark):
-            yield Ask(counters, "refund", (key, cost))
+        # Whatever a store in trouble says must not hide why we were interrupted.
+        with contextlib.suppress(Exception):
+            seen: Decision = yield Ask(counters, "peek", (key, cost))
+            if line.close_gap(ticket, seen._mark):
+                yield Ask(counters, "refund", (key, cost))
         raise
     finally:
         line.leave(ticket)

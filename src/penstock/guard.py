@@ -100,9 +100,12 @@ def _guarded(
 def _checked(key: Key | None, function: Callable[..., Any], is_async: bool) -> Key:
     """The key, by default the function's own name, checked while decorating."""
     if key is None:
-        return f"{function.__module__}.{function.__qualname__}"
+        name = getattr(function, "__qualname__", None)
+        if name is None:
+            raise InvalidKey(f"{function!r} has no name to be its key: give key=")
+        return f"{function.__module__}.{name}"
     if not callable(key) and not (isinstance(key, str) and key):
         raise InvalidKey(f"key is a non-empty str or a function of the call, not {key!r}")
     if inspect.iscoroutinefunction(key) and not is_async:
-        raise InvalidKey(f"{function.__qualname__} is not async, so its key cannot be either")
+        raise InvalidKey(f"{function!r} is not async, so its key cannot be either")
     return key

@@ -21,6 +21,8 @@ LONGEST_LOG = 1_000_000
 # A full bucket is `burst` intervals of time. Below 2**60 nanoseconds (36 years),
 # no sum of it and the present time can overflow a 64-bit integer.
 LONGEST_REFILL = 2**60
+# How many times the time of a unit it costs when a warm-up begins.
+COLD = 3
 
 _RATE_OPTIONS = {"burst", "lockout", "warm_up", "soft"}
 _WINDOW_OPTIONS = {"lockout", "soft"}
@@ -199,18 +201,23 @@ def _check_together(limit: Limit) -> None:
     """What each option cannot see alone."""
     if limit.soft is not None and limit.debt:
         raise LimitError("soft and debt are two ways to go beyond a limit: choose one")
+    if limit.soft is not None and limit.warm_up_ns:
+        raise LimitError("soft lets more through than the limit, warm_up less: choose one")
     if limit.soft is not None and limit.count_rejected:
         raise LimitError("soft lets hits through that count_rejected would punish: choose one")
-    if limit.algorithm == "sliding_log" and limit.amount > LONGEST_LOG:
+    overrun = limit.soft.overrun if limit.soft is not None else 0
+    if limit.algorithm == "sliding_log" and limit.amount + overrun > LONGEST_LOG:
         raise LimitError(
-            f"a sliding_log of {limit.amount} would keep as many timestamps a key: at most"
-            f" {LONGEST_LOG}; algorithm='sliding_window' counts any amount in constant memory"
+            f"a sliding_log of {limit.amount + overrun} would keep as many timestamps a key:"
+            f" at most {LONGEST_LOG}; algorithm='sliding_window' counts any amount in constant"
+            " memory"
         )
     if "burst" in ALGORITHMS[limit.algorithm]:
         if limit.amount > limit.period_ns:
             raise LimitError(f"{limit.amount} in {limit.period_ns} ns is above one a nanosecond")
-        overrun = limit.soft.overrun if limit.soft is not None else 0
-        if (limit.burst + limit.debt + overrun) * limit.interval_ns > LONGEST_REFILL:
+        weight = COLD if limit.warm_up_ns else 1
+        refill = weight * (limit.burst + limit.debt + overrun) * limit.interval_ns
+        if refill > LONGEST_REFILL:
             raise LimitError(
                 f"a burst of {limit.burst} at {limit.amount}/{format_period(limit.period_ns)}"
                 " would take more than 36 years to come back: lower burst or debt"
@@ -280,8 +287,8 @@ def _parse_soft(soft: object, amount: int) -> Soft:
         overrun = overrun.strip()
         percent = overrun.endswith("%")
         digits = overrun.removesuffix("%").strip()
-        if not word or not (digits.isascii() and digits.isdigit()):
-            raise LimitError(f"{example}, not {soft!r}")
+        if not word or not (digits.isascii() and digits.isdigit()) or len(digits) > 30:
+            raise LimitError(f"{example}, not {soft!r:.100}")
         units = max(1, amount * int(digits) // 100) if percent else int(digits)
         soft = (units, grace.strip())
     if not isinstance(soft, tuple) or len(soft) != 2:

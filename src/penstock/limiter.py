@@ -14,7 +14,7 @@ from penstock.limit import Limit, as_limit
 from penstock.line import Line, TaskTicket, ThreadTicket
 from penstock.request import Wanted, merge, timeout_ns
 from penstock.reservation import Reservation
-from penstock.stores.base import Counters, Store
+from penstock.stores.base import Counters, Store, check_cost, check_key
 from penstock.stores.memory import MemoryStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +48,7 @@ class Limiter:
         return counters.hit(key, cost)
 
     def peek(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Decision:
-        """What `hit` would say, and what remains now. Takes nothing."""
+        """Whether `hit` would pass, and what remains now. Takes nothing, starts no lockout."""
         return self.counters(limit).peek(key, cost)
 
     def hit_many(
@@ -118,7 +118,10 @@ class Limiter:
         by default all calls of the function share one. ``timeout`` lets a call
         wait for its turn: seconds, or None for as long as it takes.
         """
-        self.counters(limit)  # a wrong limit is an error here, not in the first call
+        # What is wrong is an error here, not in the first call.
+        self.counters(limit)
+        check_cost(cost)
+        timeout_ns(timeout)
         return guarding(
             key,
             lambda key: self.begin(self.threads, key, limit, cost, timeout),
@@ -129,7 +132,8 @@ class Limiter:
         self, line: Line, key: str, limit: Limit | str | None, cost: int, timeout: float | None
     ) -> Flow:
         """A wait in ``line``, to be driven."""
-        return wait(line, self.counters(limit), key, cost, timeout_ns(timeout))
+        checked = check_key(key), check_cost(cost)
+        return wait(line, self.counters(limit), *checked, timeout_ns(timeout))
 
     def counters(self, limit: Limit | str | None) -> Counters:
         """The store's counters of ``limit``, or of the limiter's own."""

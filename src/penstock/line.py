@@ -16,7 +16,8 @@ class Ticket:
         self.due = 0
         self.width = 0
 
-    def call(self) -> None:
+    def call(self) -> bool:
+        """Whether there is still somebody to be woken."""
         raise NotImplementedError
 
 
@@ -25,8 +26,9 @@ class ThreadTicket(Ticket):
         super().__init__(place)
         self._called = threading.Event()
 
-    def call(self) -> None:
+    def call(self) -> bool:
         self._called.set()
+        return True
 
     def wait(self, seconds: float | None) -> bool:
         called = self._called.wait(seconds)
@@ -40,7 +42,9 @@ class TaskTicket(Ticket):
         self._loop = asyncio.get_running_loop()
         self._called = asyncio.Event()
 
-    def call(self) -> None:
+    def call(self) -> bool:
+        if self._loop.is_closed():
+            return False
         try:
             here = asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -49,6 +53,7 @@ class TaskTicket(Ticket):
             self._called.set()
         else:
             self._loop.call_soon_threadsafe(self._called.set)
+        return True
 
     async def wait(self) -> bool:
         await self._called.wait()
@@ -75,13 +80,16 @@ class Line:
     def leave(self, ticket: Ticket) -> None:
         """Step out, wherever in the line; a new head is called."""
         with self._lock:
-            tickets = self._lines[ticket.place]
-            tickets.remove(ticket)
-            if not tickets:
-                del self._lines[ticket.place]
-            elif not tickets[0].first:
+            tickets = self._lines.get(ticket.place, [])
+            if ticket in tickets:
+                tickets.remove(ticket)
+            # Whose event loop has been closed will never come: pass over them.
+            while tickets and not tickets[0].first and not tickets[0].call():
+                del tickets[0]
+            if tickets:
                 tickets[0].first = True
-                tickets[0].call()
+            else:
+                self._lines.pop(ticket.place, None)
 
     def close_gap(self, ticket: Ticket, end: int) -> bool:
         """Move those behind ``ticket`` up by its width, if only they stand behind it.

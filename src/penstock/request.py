@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 
 from penstock.errors import PenstockError
 from penstock.limit import Limit
 from penstock.stores.base import Counters, check_cost, check_key
 
+LONGEST_WAIT = 10**8  # seconds: three years
+
 Wanted = tuple[str, Limit | str | None] | tuple[str, Limit | str | None, int]
 
 
 def timeout_ns(timeout: float | None) -> int | None:
     """Seconds as nanoseconds; ``None`` and infinity mean without end."""
-    if timeout is None or timeout == math.inf:
+    if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
         raise ValueError(f"timeout is a number of seconds of at least 0, or None, not {timeout!r}")
-    return round(timeout * 1e9)
+    # What is longer than anybody waits, infinity included, is without end.
+    return round(timeout * 1e9) if timeout < LONGEST_WAIT else None
 
 
 def merge(

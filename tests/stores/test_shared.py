@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import struct
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -274,3 +276,68 @@ def test_what_a_dead_process_left_half_written_is_undone(path: Path, text: str) 
     path.write_bytes(content)
     with SharedMemoryStore(path, max_keys=10, clock=clock) as store:
         assert repr(Limiter(text, store).peek("k")) == before
+
+
+# What other clocks, other processes and the garbage collector do to it ----------------
+
+
+def test_a_wall_clock_limit_does_not_take_the_place_of_a_bucket(path: Path) -> None:
+    """Machines sleep, and clocks are set: then the file's own time is behind the wall's."""
+    SharedMemoryStore(path, max_keys=100).close()
+    content = bytearray(path.read_bytes())
+    (offset,) = struct.unpack_from("=q", content, layout.OFFSET_AT)
+    struct.pack_into("=q", content, layout.OFFSET_AT, offset - 8 * 3600 * 10**9)
+    path.write_bytes(content)
+    store = SharedMemoryStore(path, max_keys=100)
+    limiter = Limiter("1/day", store)
+    for number in range(60):
+        limiter.hit(f"bucket {number}")
+    for number in range(60):
+        limiter.hit(f"window {number}", "5/hour fixed_window")
+    assert not any(limiter.hit(f"bucket {number}") for number in range(60))
+
+
+def test_a_reservation_outlives_the_store_object(path: Path) -> None:
+    reservation = Limiter(HOUR, SharedMemoryStore(path)).reserve("k", cost=3)
+    gc.collect()
+    reservation.settle(1)
+    assert Limiter(HOUR, SharedMemoryStore(path)).peek("k").remaining == 999
+
+
+@pytest.mark.parametrize("text", ["5/hour sliding_window", "5/hour sliding_log lockout 1h"])
+def test_a_row_that_cannot_be_ours_is_as_good_as_none(path: Path, text: str) -> None:
+    """After a loss of power, one page of a set may be older than another."""
+    with SharedMemoryStore(path, max_keys=10) as store:
+        Limiter(text, store).hit("k")
+    content, row = bytearray(path.read_bytes()), only_row(path)
+    for word in range(1, 8):
+        struct.pack_into("=q", content, row + 8 * word, time.time_ns())
+    path.write_bytes(content)
+    with SharedMemoryStore(path, max_keys=10) as store:
+        limiter = Limiter(text, store)
+        limiter.peek("k")
+        limiter.hit("k")
+        limiter.reset("k")
+        assert limiter.hit("k").remaining == 4
+
+
+def test_a_pipe_and_a_link_to_nowhere_are_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "missing")
+    for name, said in (("pipe", "not an ordinary file"), ("link", "leads nowhere")):
+        with pytest.raises(StoreFileError, match=said):
+            SharedMemoryStore(tmp_path / name)
+
+
+def test_a_second_store_on_the_path_does_not_open_the_first_ones_lock(path: Path) -> None:
+    """Closing a descriptor must not let go of a lock that another one holds."""
+    first = Limiter(HOUR, SharedMemoryStore(path))
+
+    def work() -> int:
+        limiter = Limiter(HOUR, SharedMemoryStore(path))
+        return sum(bool(limiter.hit("k")) for _ in range(200))
+
+    with ThreadPoolExecutor(4) as pool:
+        other = [pool.submit(work) for _ in range(8)]
+        mine = sum(bool(first.hit("k")) for _ in range(200))
+    assert mine + sum(future.result() for future in other) == 1000

@@ -29,6 +29,9 @@ class Around(Algorithm):
         self.valid_from = self.inner.valid_from
         self.valid_until = self.inner.valid_until
 
+    def sound(self, state: Words) -> bool:
+        return self.inner.sound(state + self.own)
+
     def carry(self, old: Words, new: Words) -> None:
         for index in range(self.own):
             new[index] = old[index]

@@ -64,5 +64,9 @@ class Algorithm:
         back by itself since.
         """
 
+    def sound(self, state: Words) -> bool:
+        """Whether a row from a file can be ours: none of its indexes leads out of it."""
+        return True
+
     def carry(self, old: Words, new: Words) -> None:
         """Move a row that has grown: ``new`` is zero but for its length."""

@@ -60,14 +60,13 @@ class FixedWindow(Algorithm):
         out._unit = 1
         out._delay = 0
         out._mark = end
-        out._reset = end - now
+        out._reset = end - now if used > 0 else 0
         if used + cost <= self.amount + extra:
             if take:
                 used += cost
                 state[0] = end
                 state[1] = used
-            elif used == 0:
-                out._reset = 0
+                out._reset = end - now
             out._allowed = True
             out._retry = 0
             out._room = self.amount - used

@@ -39,3 +39,5 @@ cdef class SlidingLog(Algorithm):
     cdef void delete(self, int64_t* state, int64_t index) noexcept nogil
     @cython.locals(index=int64_t, place=int64_t)
     cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil
+    @cython.locals(slots=int64_t)
+    cdef bint sound(self, int64_t* state) noexcept nogil

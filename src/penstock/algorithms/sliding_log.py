@@ -76,7 +76,7 @@ class SlidingLog(Algorithm):
             units = state[UNITS]
         out._allowed = False
         out._room = self.amount - units
-        out._reset = state[0] - behind - now
+        out._reset = state[0] - behind - now if state[0] - behind > now else 0
         # Wait for the oldest to leave until `cost` fits.
         over = units + cost - self.amount - extra
         while skip < state[COUNT] - 1:
@@ -192,3 +192,7 @@ class SlidingLog(Algorithm):
             place = self.place(old, index)
             new[FIRST + 2 * index] = old[place]
             new[FIRST + 2 * index + 1] = old[place + 1]
+
+    def sound(self, state: Words) -> bool:
+        slots = (state[LENGTH] - FIRST) // 2
+        return 0 <= state[OLDEST] < slots and 0 <= state[COUNT] <= slots

@@ -173,3 +173,6 @@ class SlidingWindow(Algorithm):
                 if mark != NO_MARK or cost == 0:
                     return
             begin -= self.width
+
+    def sound(self, state: Words) -> bool:
+        return 0 <= state[NEWEST] <= self.cells

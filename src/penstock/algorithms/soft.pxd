@@ -17,9 +17,12 @@ cdef class Soft(Around):
     cdef int decide(
         self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
     ) noexcept nogil
+    @cython.locals(latest=int64_t)
+    cdef int64_t anew(self, int64_t* state, int64_t now) noexcept nogil
+    cdef int64_t ends(self, int64_t* state, int64_t anew) noexcept nogil
     cdef void keep_reset(self, Decision out, int64_t memory) noexcept nogil
     cdef void remember(self, int64_t* state, int64_t ends, int64_t anew) noexcept nogil
-    @cython.locals(answer=int)
+    @cython.locals(answer=int, anew=int64_t, ends=int64_t)
     cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     cdef void refund(
         self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept

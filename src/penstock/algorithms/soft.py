@@ -30,13 +30,8 @@ class Soft(Around):
     def decide(
         self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
     ) -> int:
-        ends, anew = state[ENDS], state[ANEW]
-        if anew <= now or state[0] <= now:
-            ends = anew = 0
-        elif anew > now + 2 * self.grace:
-            # The clock stepped back: keep what was spent, from now on.
-            ends = ends - (anew - now - 2 * self.grace)
-            anew = now + 2 * self.grace
+        anew = self.anew(state, now)
+        ends = self.ends(state, anew)
         hard_wait = -1
         if cost <= self.inner.most:
             answer = self.inner.decide(state + INNER, cost, now, extra, take, out)
@@ -82,6 +77,17 @@ class Soft(Around):
         self.keep_reset(out, anew - now)
         return REFUSED
 
+    def anew(self, state: Words, now: int) -> int:
+        """When a grace time may begin anew, or 0; after a step back, counted from now."""
+        if state[ANEW] <= now or state[0] <= now:
+            return 0
+        latest = now + 2 * self.grace
+        return state[ANEW] if state[ANEW] < latest else latest
+
+    def ends(self, state: Words, anew: int) -> int:
+        """When the grace time ends that belongs to it."""
+        return 0 if anew == 0 else state[ENDS] - (state[ANEW] - anew)
+
     def keep_reset(self, out: Decision, memory: int) -> None:
         """A spent grace time is remembered longer than the units."""
         if memory > out._reset:
@@ -93,11 +99,11 @@ class Soft(Around):
         state[0] = anew if anew > state[INNER] else state[INNER]
 
     def charge(self, state: Words, cost: int, now: int) -> int:
-        if state[0] <= now:
-            state[ENDS] = state[ANEW] = 0
+        anew = self.anew(state, now)
+        ends = self.ends(state, anew)
         answer = self.inner.charge(state + INNER, cost, now)
         if answer != NO_ROOM:
-            self.remember(state, state[ENDS], state[ANEW])
+            self.remember(state, ends, anew)
         return answer
 
     def refund(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:

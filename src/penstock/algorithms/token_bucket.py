@@ -30,9 +30,8 @@ from __future__ import annotations
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.words import ALLOWED, NO_MARK, REFUSED, Words
 from penstock.decision import Decision
-from penstock.limit import Limit
+from penstock.limit import COLD, Limit
 
-COLD = 3
 RAMP_STEPS = 1024
 
 
@@ -42,11 +41,11 @@ class TokenBucket(Algorithm):
         self.interval = limit.interval_ns
         self.capacity = limit.burst * self.interval
         self.debt = limit.debt
-        self.ceiling = 2 * (self.capacity + self.debt * self.interval)
+        overrun = limit.soft.overrun if limit.soft is not None else 0
+        weight = COLD if limit.warm_up_ns else 1
+        self.ceiling = 2 * weight * (limit.burst + limit.debt + overrun) * limit.interval_ns
         self.paced = limit.algorithm == "leaky_bucket"
         self.most = limit.burst + limit.debt
-        if limit.soft is not None:
-            self.ceiling += limit.soft.overrun * self.interval
         self.ramp_step = -(-limit.warm_up_ns // RAMP_STEPS)
         self.ramp_start = 0
         self.ramp_end = 0

@@ -5,7 +5,9 @@ One lock guards all limits of a store; every operation under it is short.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from contextlib import AbstractContextManager, nullcontext
 
 from penstock.algorithms.words import Words
@@ -19,6 +21,19 @@ _SWEEP_EVERY = 64
 _Slot = tuple["DictCounters", str]
 
 
+_bounds: weakref.WeakSet[Bound] = weakref.WeakSet()
+
+
+def _new_locks() -> None:
+    """A child must not inherit a lock that another thread held."""
+    for bound in list(_bounds):
+        bound.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_new_locks)
+
+
 class Bound:
     """How many keys a store may hold, over all its limits, and the lock of all of them."""
 
@@ -29,6 +44,7 @@ class Bound:
         # Of all limits in order of arrival, so that a few of them can be looked at in turn.
         self.rows: dict[_Slot, list[int]] = {}
         self.inserted = 0
+        _bounds.add(self)
 
     @property
     def keys(self) -> int:

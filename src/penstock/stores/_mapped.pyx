@@ -5,8 +5,8 @@ hands them to the next one together with that news, who then undoes what was lef
 half-written (see ``layout.py``). A row of a single word needs no undoing, as one
 word is written at once or not at all.
 
-The clock is read while the lock is held: with a time from before it, a process
-that was preempted in between would look like a clock that stepped back.
+The system's clock is read while the lock is held: with a time from before it, a
+process that was preempted in between would look like a clock that stepped back.
 
 A lock is held for the time of one decision, some tens of nanoseconds, with the
 GIL and without calling Python. It can still take long when its holder is stopped
@@ -18,7 +18,8 @@ cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
-from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, clockid_t, timespec
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
+from posix.unistd cimport close
 
 from penstock.algorithms.base cimport Algorithm
 from penstock.clock import MONOTONIC, WALL
@@ -58,7 +59,15 @@ cdef class Mapped:
     cdef int64_t* seen
     cdef int64_t* evictions
     cdef int64_t* recoveries
-    cdef bint closed
+    cdef readonly bint closed
+    cdef int fd                     # holds the lock that says that the file is in use
+
+    def __cinit__(self, mapping, layout, int fd):
+        self.fd = fd
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            close(self.fd)
 
     def __init__(self, mapping, layout, fd):
         self.view = mapping
@@ -83,7 +92,11 @@ cdef class Mapped:
                 raise StoreError("this system has no robust process-shared mutexes")
 
     def close(self):
+        cdef int fd = self.fd
         self.closed = True
+        self.fd = -1
+        if fd >= 0:
+            close(fd)
 
     cdef inline void* lock_of(self, int64_t stripe) noexcept:
         return self.base + <int64_t> L_PAGE + stripe * self.stripe_bytes
@@ -143,13 +156,16 @@ cdef class Mapped:
         return NULL
 
     cdef int64_t* insert(self, uint64_t h, int64_t now) noexcept:
-        """A row of zeros for ``h``: free, run out, or of whom would be forgotten soonest."""
+        """A row of zeros for ``h``: a free one, or of whom would be forgotten soonest.
+
+        ``now`` is the earlier of the clocks that rows may be meant by.
+        """
         cdef int64_t* hashes = self.hashes_of(self.set_of(h))
         cdef int64_t* rows = hashes + WAYS
         cdef int64_t turn, way, best = <int64_t> h & (WAYS - 1)
         for turn in range(WAYS):
             way = (<int64_t> h + turn) & (WAYS - 1)
-            if hashes[way] == 0 or rows[way * self.row_words] <= now:
+            if hashes[way] == 0:
                 best = way
                 break
             if rows[way * self.row_words] < rows[best * self.row_words]:
@@ -308,6 +324,8 @@ cdef class MappedCounters(Counters):
 
     cdef void look(self, uint64_t h, int64_t cost, int64_t now, Decision out) noexcept:
         cdef int64_t* row = self.mapped.find(h)
+        if row != NULL and not self.algorithm.sound(row):
+            row = NULL
         cdef bint never = cost > self.algorithm.most
         if never:
             cost = self.algorithm.most + 1
@@ -319,9 +337,23 @@ cdef class MappedCounters(Counters):
     cdef inline int64_t* row(self, uint64_t h, int64_t now) noexcept:
         cdef int64_t* row = self.mapped.find(h)
         if row == NULL:
-            row = self.mapped.insert(h, now)
+            row = self.mapped.insert(h, now if self.custom else self.earliest())
         self.set_length(row)
+        if not self.algorithm.sound(row):
+            # A machine that lost its power wrote one page of a set and not another.
+            memset(row, 0, <size_t> self.mapped.row_words * 8)
+            self.set_length(row)
         return row
+
+    cdef int64_t earliest(self) noexcept:
+        """Now by the wall or by the file's own time, whichever is behind the other."""
+        cdef timespec time
+        cdef int64_t wall, logical
+        clock_gettime(CLOCK_REALTIME, &time)
+        wall = <int64_t> time.tv_sec * SECOND + time.tv_nsec
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        logical = <int64_t> time.tv_sec * SECOND + time.tv_nsec + load(self.mapped.offset)
+        return wall if wall < logical else logical
 
     cdef inline void set_length(self, int64_t* row) noexcept:
         cdef int64_t at = self.algorithm.length_at

@@ -1,9 +1,9 @@
 """The uncompiled counters of `SharedMemoryStore`: the same rows, behind a file lock.
 
-One record lock on the file takes the place of all the mutexes. The kernel lets go
-of it when its holder dies; the journal of the first stripe then says what to undo.
-Record locks belong to a process, not to a thread, so a lock of this module keeps
-the threads apart.
+One lock on the open file takes the place of all the mutexes. The kernel lets go of it
+when its holder dies; the journal of the first stripe then says what to undo. It is
+bound to the open file, not to the process: threads share it, so a lock of their own
+keeps them apart, and a forked child opens the file anew.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import mmap
 import os
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -34,20 +35,18 @@ from penstock.stores.layout import (
     Layout,
 )
 
-# One for all files: closing any of them would let go of the process's record locks.
-_threads = threading.Lock()
-
-
-def _new_lock() -> None:
-    global _threads  # a child must not inherit a lock that another thread held
-    _threads = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_new_lock)
-
 _OFFSET, _SEEN = OFFSET_AT // 8, SEEN_AT // 8
 _EVICTIONS, _RECOVERIES = EVICTIONS_AT // 8, RECOVERIES_AT // 8
 _JOURNAL = (PAGE + LOCK_BYTES) // 8
+
+
+_opening = threading.Lock()
+
+# struct flock: type, whence, start, length, pid (which must be 0).
+_TAKE, _GIVE = (
+    struct.pack("hhxxxxqqixxxx", kind, os.SEEK_SET, 0, 8, 0)
+    for kind in (fcntl.F_WRLCK, fcntl.F_UNLCK)
+)
 
 
 class Mapped:
@@ -57,27 +56,47 @@ class Mapped:
         self.words = memoryview(mapping).cast("q")
         self.layout = layout
         self.closed = False
-        self._fd = fd
+        self._fd = fd  # holds the lock that says that the file is in use
+        self._lock_fd, self._pid = -1, 0
 
     def tidy(self) -> None:
         """Undo what was left half-done. Only for who is alone with the file."""
         self._undo()
 
     def close(self) -> None:
-        with _threads:
-            self.closed = True
+        self.closed = True
+        for fd in (self._fd, self._lock_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._lock_fd = -1
+
+    def __del__(self) -> None:
+        self.close()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        with _threads:
+        if self._pid != os.getpid():
+            self._open_lock()
+        with self._threads:
             if self.closed:
                 raise StoreError("the store is closed")
-            fcntl.lockf(self._fd, fcntl.LOCK_EX, 8)
+            fcntl.fcntl(self._lock_fd, fcntl.F_OFD_SETLKW, _TAKE)
             try:
                 self._undo()
                 yield
             finally:
-                fcntl.lockf(self._fd, fcntl.LOCK_UN, 8)
+                fcntl.fcntl(self._lock_fd, fcntl.F_OFD_SETLKW, _GIVE)
+
+    def _open_lock(self) -> None:
+        """For this process: what a child inherits is the lock of its parent."""
+        if self.closed:
+            raise StoreError("the store is closed")
+        with _opening:
+            if self._pid != os.getpid():
+                self._threads = threading.Lock()
+                path = f"/proc/self/fd/{self._fd}"
+                self._lock_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                self._pid = os.getpid()
 
     @contextmanager
     def change(self, row: int) -> Iterator[Words]:
@@ -107,18 +126,25 @@ class Mapped:
         return 0
 
     def insert(self, h: int, now: int) -> int:
-        """A row of zeros for ``h``: free, run out, or of whom would be forgotten soonest."""
+        """A row of zeros for ``h``: a free one, or of whom would be forgotten soonest.
+
+        ``now`` is the earlier of the clocks that rows may be meant by.
+        """
         hashes, width = self._hashes(h), self.layout.row_words
         rows = [hashes + WAYS + way * width for way in range(WAYS)]
-        ends = [self.words[row] if self.words[hashes + way] else 0 for way, row in enumerate(rows)]
+        ends = [self.words[row] if self.words[hashes + way] else -1 for way, row in enumerate(rows)]
         best = min(range(WAYS), key=ends.__getitem__)
         if ends[best] > now:
             self.words[_EVICTIONS] += 1
         # In this order: killed in between, the place is merely free.
         self.words[hashes + best] = 0
-        self.words[rows[best] : rows[best] + width] = memoryview(bytes(8 * width)).cast("q")
+        self.clear(rows[best])
         self.words[hashes + best] = h
         return rows[best]
+
+    def clear(self, row: int) -> None:
+        width = self.layout.row_words
+        self.words[row : row + width] = memoryview(bytes(8 * width)).cast("q")
 
     def remove(self, h: int) -> None:
         hashes = self._hashes(h)
@@ -162,12 +188,24 @@ class MappedCounters(PureCounters):
 
     def find(self, place: int) -> Words | None:
         at = self.mapped.find(place)
-        return self.mapped.row(at) if at else None
+        row = self.mapped.row(at) if at else None
+        return row if row is not None and self.algorithm.sound(row) else None
 
     def change(self, place: int) -> AbstractContextManager[Words]:
-        at = self.mapped.find(place) or self.mapped.insert(place, self.now())
-        self.set_length(self.mapped.row(at), self.algorithm.most_words)
+        at = self.mapped.find(place) or self.mapped.insert(place, self._earliest())
+        row = self.mapped.row(at)
+        self.set_length(row, self.algorithm.most_words)
+        if not self.algorithm.sound(row):
+            # A machine that lost its power wrote one page of a set and not another.
+            self.mapped.clear(at)
+            self.set_length(row, self.algorithm.most_words)
         return self.mapped.change(at)
+
+    def _earliest(self) -> int:
+        """Now by the wall or by the file's own time, whichever is behind the other."""
+        if self._custom:
+            return self.clock.now()
+        return min(time.time_ns(), time.monotonic_ns() + self.mapped.words[_OFFSET])
 
     def remove(self, place: int) -> None:
         self.mapped.remove(place)

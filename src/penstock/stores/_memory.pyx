@@ -96,7 +96,7 @@ cdef class MemoryCounters(Counters):
         """Hash and prefetch a batch of keys before deciding on the first of them."""
         cdef int64_t units = whole(cost)
         cdef uint64_t hashes[BATCH]
-        cdef list names = list(keys)
+        cdef list names = [key if is_plain(key) else check_key(key) for key in keys]
         cdef list out = []
         cdef Py_ssize_t start, at, stop
         cdef int64_t now = self.ready()
@@ -169,14 +169,18 @@ cdef class MemoryCounters(Counters):
         cdef uint64_t* slot = find(&self.table.core, h)
         if slot[0] == h:
             return slot
+        cdef int64_t* row = NULL
+        if self.table.owns:  # before there is a slot that would want one
+            row = self.table.new_row(self.algorithm.words)
+            if row == NULL:
+                raise MemoryError
+            self.set_length(row, self.algorithm.words)
         slot = self.table.insert(h, slot, now)
         if slot == NULL:
+            self.table.drop_row(row)
             raise MemoryError
         if self.table.owns:
-            slot[2] = <uint64_t> self.table.new_row(self.algorithm.words)
-            if slot[2] == 0:
-                raise MemoryError
-            self.set_length(self.row(slot), self.algorithm.words)
+            slot[2] = <uint64_t> row
         return slot
 
     cdef int grow(self, uint64_t* slot) except -1:
@@ -211,21 +215,26 @@ cdef inline int64_t whole(cost) except -1:
 def hit_all(list wanted):
     """See `Store.hit_all`; every item's counters are `MemoryCounters`."""
     cdef MemoryCounters counters
-    cdef Decision best = None
+    cdef Decision best = None, seen
     cdef bint refused = False
+    cdef Py_ssize_t at, count = len(wanted)
     cdef list items = [
         ((<MemoryCounters> counters), (<MemoryCounters> counters).hash_of(key), whole(cost),
          (<MemoryCounters> counters).ready())
         for counters, key, cost in wanted
     ]
-    cdef list looked = []
-    for counters, h, cost, now in items:
+    cdef list looked = [None] * count
+    # From here on nothing is allocated that the garbage collector watches: it could run
+    # somebody's finalizer, and that another decision, between the looks and the takes.
+    for at in range(count):
+        counters, h, cost, now = items[at]
         seen = counters.look(h, cost, now)
-        looked.append(seen)
-        refused = refused or not (<Decision> seen)._allowed
-    for item, seen in zip(items, looked):
+        looked[at] = seen
+        refused = refused or not seen._allowed
+    for at in range(count):
+        seen = looked[at]
         # A limit that refuses takes nothing, but it may want to know (lockout).
-        if not refused or not (<Decision> seen)._allowed:
-            counters, h, cost, now = item
+        if not refused or not seen._allowed:
+            counters, h, cost, now = items[at]
             best = pick(best, counters.take(h, cost, now))
     return best

@@ -88,6 +88,7 @@ cdef class Table:
     cdef void free_segment(self, Segment* segment) noexcept
     cdef void free_rows(self, uint64_t* slot, uint64_t* end, int64_t now) noexcept
     cdef void free_row(self, uint64_t* slot) noexcept
+    cdef void drop_row(self, int64_t* row) noexcept
     cdef int64_t* new_row(self, int64_t words) noexcept
 
 

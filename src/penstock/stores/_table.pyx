@@ -384,12 +384,14 @@ cdef class Table:
             slot += self.core.width
 
     cdef inline void free_row(self, uint64_t* slot) noexcept:
-        cdef int64_t* row
-        if self.owns and slot[2] != 0:
-            row = <int64_t*> slot[2]
+        if self.owns:
+            self.drop_row(<int64_t*> slot[2])
+            slot[2] = 0
+
+    cdef void drop_row(self, int64_t* row) noexcept:
+        if row != NULL:
             self.bytes -= ((row - 1)[0] + 1) * 8
             PyMem_RawFree(row - 1)
-            slot[2] = 0
 
     cdef int64_t* new_row(self, int64_t words) noexcept:
         """A row of zeros for a slot that owns its row; the word before it is its length."""

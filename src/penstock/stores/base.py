@@ -45,7 +45,7 @@ class Counters:
         raise NotImplementedError
 
     def peek(self, key: str, cost: int) -> Decision:
-        """What `hit` would say, with ``remaining`` as it is now. Changes nothing."""
+        """Whether `hit` would pass, with ``remaining`` as it is now. Changes nothing."""
         raise NotImplementedError
 
     def charge(self, key: str, cost: int) -> None:
@@ -61,8 +61,9 @@ class Counters:
         raise NotImplementedError
 
     def hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
-        """Independent decisions at one moment, in the order of ``keys``."""
-        return [self.hit(key, cost) for key in keys]
+        """Independent decisions in the order of ``keys``; none is made if one is no key."""
+        names = [check_key(key) for key in keys]
+        return [self.hit(key, cost) for key in names]
 
 
 class Store:
@@ -108,6 +109,18 @@ def check_key(key: object) -> str:
             return str.__str__(key)  # of a subclass: its own hash and eq must not matter
         raise InvalidKey("a key is a non-empty str, this one is empty")
     raise InvalidKey(f"a key is a non-empty str, not {type(key).__name__}: {key!r:.100}")
+
+
+def check_clock(clock: Clock | None) -> Clock | None:
+    """``clock`` if it is one, or an error that says what it lacks."""
+    if clock is None:
+        return None
+    if not isinstance(clock, Clock):
+        raise TypeError(f"a clock has now(), sleep() and sleep_async(); {clock!r} has not")
+    now = clock.now()
+    if type(now) is not int or now < 0:
+        raise TypeError(f"a clock's now() is a whole number of nanoseconds, not {now!r}")
+    return clock
 
 
 def check_cost(cost: object) -> int:

@@ -8,7 +8,7 @@ from penstock._mode import COMPILED
 from penstock.clock import Clock
 from penstock.decision import Decision
 from penstock.limit import Limit
-from penstock.stores.base import Counters, Store
+from penstock.stores.base import Counters, Store, check_clock
 
 if COMPILED and not TYPE_CHECKING:
     from penstock.stores._memory import MemoryCounters, hit_all
@@ -19,6 +19,7 @@ else:
     from penstock.stores._pure import hit_all
 
 DEFAULT_MAX_KEYS = 1_000_000
+MOST_KEYS = 2**40
 
 
 class MemoryStore(Store):
@@ -36,12 +37,10 @@ class MemoryStore(Store):
     """
 
     def __init__(self, max_keys: int = DEFAULT_MAX_KEYS, clock: Clock | None = None) -> None:
-        if type(max_keys) is not int or max_keys < 1:
-            raise ValueError(f"max_keys is a whole number of at least 1, not {max_keys!r}")
-        if clock is not None and not isinstance(clock, Clock):
-            raise TypeError(f"a clock has now(), sleep() and sleep_async(); {clock!r} has not")
+        if type(max_keys) is not int or not 1 <= max_keys <= MOST_KEYS:
+            raise ValueError(f"max_keys is a whole number from 1 to 2**40, not {max_keys!r}")
         super().__init__()
-        self._clock = clock
+        self._clock = check_clock(clock)
         self._bound = Bound(max_keys)
 
     def make_counters(self, limit: Limit) -> Counters:
@@ -58,6 +57,8 @@ class MemoryStore(Store):
         Looks through at most ``segments`` segments of each limit's table (some
         microseconds each) and returns how many keys were dropped.
         """
+        if type(segments) is not int or not 1 <= segments < 2**31:
+            raise ValueError(f"segments is a whole number of at least 1, not {segments!r}")
         swept = 0
         for counters in list(self._counters.values()):
             assert isinstance(counters, MemoryCounters)

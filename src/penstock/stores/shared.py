@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import mmap
 import os
+import stat
 import struct
 import sys
 import threading
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock._mode import COMPILED
-from penstock.clock import Clock
+from penstock.algorithms import build
+from penstock.clock import Clock, MonotonicClock
 from penstock.decision import Decision
 from penstock.errors import StoreError, StoreFileError, UnsupportedLimit
 from penstock.limit import Limit
-from penstock.stores.base import Counters, Store
+from penstock.stores.base import Counters, Store, check_clock
 from penstock.stores.layout import (
     COMPILED_CORE,
     EVICTIONS_AT,
@@ -46,8 +48,8 @@ class SharedMemoryStore(Store):
     """A table in a memory-mapped file, shared by every process that opens ``path``.
 
     The first process makes the file, the others find it; state outlives them all.
-    A process may be killed at any instant: what it was about to write is undone,
-    and nobody waits for it. Put the file on ``/dev/shm`` for speed, or on a disk
+    A process may be killed at any instant: the row that it was about to write is
+    undone, and nobody waits for it. Put the file on ``/dev/shm`` for speed, or on a disk
     to keep state over a reboot of the machine.
 
     Holds ``max_keys`` keys, over all limits, in sets of neighbours. In a set
@@ -73,29 +75,29 @@ class SharedMemoryStore(Store):
             )
         super().__init__()
         self._path = Path(path)
-        self._clock = clock
+        # The file's own time is monotonic already, and goes on over a reboot.
+        self._clock = None if type(clock) is MonotonicClock else check_clock(clock)
         wanted = Layout.for_keys(max_keys, bytes_per_key, _CORE)
-        self._fd, self._layout = _open(self._path, wanted)
-        self._map = _map(self._fd, self._layout.file_bytes)
-        self._mapped = Mapped(self._map, self._layout, self._fd)
-        _attach(self._fd, self._map, self._mapped)
+        fd, self._layout = _open(self._path, wanted)
+        self._map = _map(fd, self._layout.file_bytes)
+        self._mapped = Mapped(self._map, self._layout, fd)  # owns the descriptor from now on
+        _attach(fd, self._map, self._mapped)
 
     def make_counters(self, limit: Limit) -> Counters:
-        if self._fd < 0:
+        if self._mapped.closed:
             raise StoreError(f"{self!r} is closed")
-        # The same in every process: the file's secret, and the limit as it is written.
-        secret = hashlib.blake2b(
-            str(limit).encode(), key=self._layout.hash_key, digest_size=16
-        ).digest()
-        counters: Counters = MappedCounters(limit, self._clock, self._mapped, secret)
-        needed = counters.algorithm.most_words
+        needed = build(limit).most_words
         if needed > self._layout.row_words:
             raise UnsupportedLimit(
                 f"{limit} needs {8 * (needed + 1)} bytes a key, this store has"
                 f" {self.bytes_per_key}: make it with bytes_per_key={8 * (needed + 1)},"
                 " or use an algorithm of constant size such as sliding_window"
             )
-        return counters
+        # The same in every process: the file's secret, and the limit as it is written.
+        secret = hashlib.blake2b(
+            str(limit).encode(), key=self._layout.hash_key, digest_size=16
+        ).digest()
+        return MappedCounters(limit, self._clock, self._mapped, secret)
 
     def hit_all(self, wanted: list[tuple[Any, str, int]]) -> Decision:
         decision = hit_all(wanted)
@@ -121,25 +123,18 @@ class SharedMemoryStore(Store):
 
     @property
     def recoveries(self) -> int:
-        """How many times the work of a process that died in the middle was put right."""
+        """How many times a process died within a decision, and another one took over."""
         return int(struct.unpack_from("=q", self._map, RECOVERIES_AT)[0])
 
     def close(self) -> None:
         """Let go of the file. State stays in it; the store is of no use any more."""
-        if self._fd >= 0:
-            self._mapped.close()
-            os.close(self._fd)
-            self._fd = -1
+        self._mapped.close()
 
     def __enter__(self) -> SharedMemoryStore:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0:
-            os.close(self._fd)
 
     def __repr__(self) -> str:
         return f"<SharedMemoryStore {str(self._path)!r}>"
@@ -149,13 +144,17 @@ def _open(path: Path, wanted: Layout) -> tuple[int, Layout]:
     """The file, made whole before it has a name, or found and checked."""
     for _ in range(100):
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
+            if path.is_symlink():
+                raise StoreFileError(f"{path} is a link that leads nowhere") from None
             _make_file(path, wanted)
             continue
         except OSError as error:
             raise StoreFileError(f"cannot open {path}: {error.strerror}") from error
         try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise StoreFileError(f"{path} is not an ordinary file: it was left as it is")
             found = read_layout(os.pread(fd, PAGE, 0), os.fstat(fd).st_size, path, wanted.core)
             if (found.max_keys, found.row_words) != (wanted.max_keys, wanted.row_words):
                 raise StoreFileError(
