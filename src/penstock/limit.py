@@ -21,8 +21,10 @@ LONGEST_LOG = 1_000_000
 # A full bucket is `burst` intervals of time. Below 2**60 nanoseconds (36 years),
 # no sum of it and the present time can overflow a 64-bit integer.
 LONGEST_REFILL = 2**60
-# How many times the time of a unit it costs when a warm-up begins.
+# How many times the time of a unit it costs when a warm-up begins, and in how many steps
+# that comes down to once.
 COLD = 3
+RAMP_STEPS = 1024
 
 _RATE_OPTIONS = {"burst", "lockout", "warm_up", "soft"}
 _WINDOW_OPTIONS = {"lockout", "soft"}

@@ -30,9 +30,7 @@ from __future__ import annotations
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.words import ALLOWED, NO_MARK, REFUSED, Words
 from penstock.decision import Decision
-from penstock.limit import COLD, Limit
-
-RAMP_STEPS = 1024
+from penstock.limit import COLD, RAMP_STEPS, Limit
 
 
 class TokenBucket(Algorithm):

@@ -1,0 +1,92 @@
+-- Twin of lockout.py. Value: b end until, then the guarded algorithm's words
+--
+-- Exact: the lockout is below 2^55, a multiple of 8 where it is above 2^53. An open door
+-- is NONE, written '-', where Python has 0.
+
+local lockout = {}
+rules.lockout = lockout
+
+function lockout.prepare(p)
+  p.guarded = rule_of(p.inner)
+  return p.guarded.prepare(p.inner)
+end
+
+function lockout.blank(p)
+  return {NONE, NONE, inner = p.guarded.blank(p.inner)}
+end
+
+function lockout.load(p, w, at, shift)
+  local inner = #w > at + 1 and p.guarded.load(p.inner, w, at + 2, shift)
+  return inner and {w[at] + shift, w[at + 1] + shift, inner = inner}
+end
+
+function lockout.save(p, row, w)
+  w[#w + 1] = time_word(row[1])
+  w[#w + 1] = time_word(row[2])
+  p.guarded.save(p.inner, row.inner, w)
+end
+
+-- When the door opens, or nil if it is open; a step back does not prolong it.
+local function locked_until(p, row, now)
+  if row[1] <= now or row[2] <= now then
+    return nil
+  end
+  return row[2] < now + p.length and row[2] or now + p.length
+end
+
+local function remember(row, opens)
+  local finish = opens > row.inner[1] and opens or row.inner[1]
+  if row.inner.dirty or row[1] ~= finish or row[2] ~= opens then
+    row[1] = finish
+    row[2] = opens
+    row.dirty = true
+  end
+end
+
+function lockout.decide(p, row, cost, now, extra, take, out)
+  local opens = locked_until(p, row, now)
+  if opens == nil then
+    local answer = p.guarded.decide(p.inner, row.inner, cost, now, extra, take, out)
+    if answer or not take then
+      if take then
+        remember(row, NONE)
+      end
+      return answer
+    end
+    opens = now + p.length
+  end
+  if take then
+    if row[2] > opens then
+      -- The clock stepped back. Charging nothing brings the inner row up to now.
+      p.guarded.charge(p.inner, row.inner, 0, now)
+    end
+    remember(row, opens)
+  end
+  -- Would it be allowed when the door opens? Ask for then.
+  if p.guarded.decide(p.inner, row.inner, cost, opens, extra, false, out) then
+    out.retry = opens - now
+  else
+    out.retry = out.retry + opens - now
+  end
+  out.allowed = false
+  out.overrun = false
+  out.delay = 0
+  out.room = 0
+  out.reset = (row[1] > opens and row[1] or opens) - now
+  return false
+end
+
+function lockout.charge(p, row, cost, now)
+  if row[1] <= now then
+    row[2] = NONE
+  end
+  p.guarded.charge(p.inner, row.inner, cost, now)
+  remember(row, row[2])
+end
+
+function lockout.refund(p, row, cost, now, mark, kept)
+  if row[1] > now then
+    p.guarded.refund(p.inner, row.inner, cost, now, mark, kept)
+    remember(row, row[2])
+  end
+end

@@ -1,0 +1,207 @@
+-- Twin of sliding_window.py. Value: b end sum newest counter0 ... counterN
+--
+-- Exact: 4 * (amount + overrun) * ticks is below 2^52, so every weight is. For that the
+-- policy's shift is worked out for 52 bits, where Python has 62: where the two shifts
+-- differ, ticks here are coarser and cells wider by less than one tick. The memory,
+-- (cells + 1) * width, is below 2^56, with a shift of at least 3 where it is above 2^53.
+
+local sliding_window = {}
+rules.sliding_window = sliding_window
+
+function sliding_window.prepare(p)
+  p.tick = 2 ^ p.shift
+  p.width = p.ticks * p.tick
+  p.memory = (p.cells + 1) * p.width
+  return true
+end
+
+-- row = {end, sum, newest, ring}, ring[0] to ring[cells]
+function sliding_window.blank(p)
+  local ring = {}
+  for index = 0, p.cells do
+    ring[index] = 0
+  end
+  return {NONE, 0, 0, ring, dirty = false}
+end
+
+function sliding_window.load(p, w, at, shift)
+  if #w ~= at + 3 + p.cells or w[at + 2] < 0 or w[at + 2] > p.cells then
+    return nil
+  end
+  local ring = {}
+  for index = 0, p.cells do
+    ring[index] = w[at + 3 + index]
+  end
+  return {w[at] + shift, w[at + 1], w[at + 2], ring, dirty = false}
+end
+
+function sliding_window.save(p, row, w)
+  w[#w + 1] = time_word(row[1])
+  w[#w + 1] = whole(row[2])
+  w[#w + 1] = whole(row[3])
+  for index = 0, p.cells do
+    w[#w + 1] = whole(row[4][index])
+  end
+end
+
+-- The counters lie in a ring.
+local function place(p, index)
+  return index % (p.cells + 1)
+end
+
+-- When the newest cell began; a new key's begins now.
+local function began(p, row, now)
+  if row[1] <= now then
+    return now
+  end
+  local begin = row[1] - p.memory
+  return begin < now and begin or now
+end
+
+-- Make the cell that holds `now` the newest one.
+local function roll(p, row, now)
+  local ring = row[4]
+  if row[1] <= now then
+    for index = 0, p.cells do
+      ring[index] = 0
+    end
+    row[2] = 0
+    row[3] = 0
+    row[1] = now + p.memory
+    row.dirty = true
+    return
+  end
+  local begin = row[1] - p.memory
+  if now < begin then
+    row[1] = now + p.memory
+    row.dirty = true
+    return
+  end
+  while now - begin >= p.width do
+    begin = begin + p.width
+    row[3] = place(p, row[3] + 1)
+    ring[row[3]] = 0
+    row[2] = row[2] - ring[place(p, row[3] + 1)]
+    -- Also of a refused hit: after a step back it must not look as if they had not passed.
+    row.dirty = true
+  end
+  row[1] = begin + p.memory
+end
+
+-- How long until the newest counter that is not zero has slid out.
+local function reset_after(p, row, begin, now)
+  if row[1] <= now then
+    return 0
+  end
+  local finish = begin + p.memory
+  for age = 0, p.cells do
+    if row[4][place(p, row[3] + p.cells + 1 - age)] > 0 then
+      break
+    end
+    finish = finish - p.width
+  end
+  return finish > now and finish - now or 0
+end
+
+local function ticks_left(p, spare, oldest)
+  if spare < 0 then
+    return 0
+  end
+  if oldest <= spare then
+    return p.ticks
+  end
+  return floor(spare * p.ticks / oldest)
+end
+
+-- Slide forward, cell by cell, to the first tick at which `cost` fits.
+local function retry_after(p, row, begin, age, full, oldest, cost, now, extra)
+  local spare = p.amount + extra - cost - full
+  local left = ticks_left(p, spare, oldest)
+  while left == 0 and age < p.cells do
+    age = age + 1
+    oldest = row[4][place(p, row[3] + 1 + age)]
+    spare = spare + oldest
+    left = ticks_left(p, spare, oldest)
+  end
+  return begin + age * p.width + (p.ticks - left) * p.tick - now
+end
+
+function sliding_window.decide(p, row, cost, now, extra, take, out)
+  if take then
+    roll(p, row, now)
+  end
+  local ring = row[4]
+  local begin = began(p, row, now)
+  local age = 0
+  if now - begin >= p.width then
+    age = floor((now - begin) / p.width)
+  end
+  local full, oldest = row[2], ring[place(p, row[3] + 1)]
+  if row[1] <= now then
+    full, oldest = 0, 0
+  else
+    for step = 1, age do
+      oldest = ring[place(p, row[3] + 1 + step)]
+      full = full - oldest
+    end
+  end
+  local left = p.ticks - floor((now - begin - age * p.width) / p.tick)
+  -- Rounded up: what is left of the oldest cell, in whole units.
+  local used = full + floor((oldest * left + p.ticks - 1) / p.ticks)
+  out.unit = 1
+  out.delay = 0
+  out.mark = now
+  if used + cost <= p.amount + extra then
+    if take then
+      ring[row[3]] = ring[row[3]] + cost
+      row[2] = row[2] + cost
+      row.dirty = true
+      used = used + cost
+    end
+    out.allowed = true
+    out.retry = 0
+    out.room = p.amount - used
+    out.reset = reset_after(p, row, begin, now)
+    return true
+  end
+  out.allowed = false
+  out.room = p.amount - used
+  out.reset = reset_after(p, row, begin, now)
+  out.retry = retry_after(p, row, begin, age, full, oldest, cost, now, extra)
+  return false
+end
+
+function sliding_window.charge(p, row, cost, now)
+  roll(p, row, now)
+  if cost > p.most_used - row[2] then
+    cost = row[2] < p.most_used and p.most_used - row[2] or 0
+  end
+  row[4][row[3]] = row[4][row[3]] + cost
+  row[2] = row[2] + cost
+  row.dirty = true
+end
+
+-- From the cell that took it, or from the newest ones if that is not known.
+function sliding_window.refund(p, row, cost, now, mark, kept)
+  if row[1] <= now then
+    return
+  end
+  roll(p, row, now)
+  row.dirty = true
+  local begin = row[1] - p.memory
+  for age = 0, p.cells do
+    if mark == nil or mark >= begin then
+      local cell = place(p, row[3] + p.cells + 1 - age)
+      local back = cost < row[4][cell] and cost or row[4][cell]
+      row[4][cell] = row[4][cell] - back
+      cost = cost - back
+      if age < p.cells then
+        row[2] = row[2] - back
+      end
+      if mark ~= nil or cost == 0 then
+        return
+      end
+    end
+    begin = begin - p.width
+  end
+end

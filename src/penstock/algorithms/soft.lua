@@ -1,0 +1,122 @@
+-- Twin of soft.py. Value: b end ends anew, then the algorithm's own words
+--
+-- Exact: twice the grace time is below 2^56, a multiple of 8 where it is above 2^53. No
+-- grace time is NONE, written '-', where Python has 0.
+
+local soft = {}
+rules.soft = soft
+
+function soft.prepare(p)
+  p.guarded = rule_of(p.inner)
+  return p.guarded.prepare(p.inner)
+end
+
+function soft.blank(p)
+  return {NONE, NONE, NONE, inner = p.guarded.blank(p.inner)}
+end
+
+function soft.load(p, w, at, shift)
+  local inner = #w > at + 2 and p.guarded.load(p.inner, w, at + 3, shift)
+  return inner and {w[at] + shift, w[at + 1] + shift, w[at + 2] + shift, inner = inner}
+end
+
+function soft.save(p, row, w)
+  w[#w + 1] = time_word(row[1])
+  w[#w + 1] = time_word(row[2])
+  w[#w + 1] = time_word(row[3])
+  p.guarded.save(p.inner, row.inner, w)
+end
+
+local function remember(row, ends, anew)
+  local finish = anew > row.inner[1] and anew or row.inner[1]
+  if row.inner.dirty or row[1] ~= finish or row[2] ~= ends or row[3] ~= anew then
+    row[1] = finish
+    row[2] = ends
+    row[3] = anew
+    row.dirty = true
+  end
+end
+
+-- When the grace time ends, and when one may begin anew; after a step back, from now on.
+local function spent(p, row, now)
+  if row[3] <= now or row[1] <= now then
+    return NONE, NONE
+  end
+  local latest = now + 2 * p.grace
+  local anew = row[3] < latest and row[3] or latest
+  return row[2] - (row[3] - anew), anew
+end
+
+-- A spent grace time is remembered longer than the units.
+local function keep_reset(out, memory)
+  if memory > out.reset then
+    out.reset = memory
+  end
+end
+
+function soft.decide(p, row, cost, now, extra, take, out)
+  local inner, guarded = p.inner, p.guarded
+  local ends, anew = spent(p, row, now)
+  local hard_wait, soft_wait = -1, 0
+  if cost <= p.inner_most then
+    if guarded.decide(inner, row.inner, cost, now, extra, take, out) then
+      if take then
+        remember(row, ends, anew)
+      end
+      keep_reset(out, anew - now)
+      return true
+    end
+    hard_wait = out.retry
+  end
+  if anew == NONE or now < ends then
+    if guarded.decide(inner, row.inner, cost, now, extra + p.overrun, take, out) then
+      out.overrun = true
+      if anew == NONE then
+        ends = now + p.grace
+        anew = ends + p.grace
+      end
+      if take then
+        remember(row, ends, anew)
+      end
+      keep_reset(out, anew - now)
+      return true
+    end
+    soft_wait = out.retry
+    -- In a grace time that runs out first, the hard limit is what counts.
+    if anew == NONE or now + soft_wait < ends then
+      hard_wait = soft_wait
+    elseif hard_wait < 0 or now + hard_wait > anew then
+      hard_wait = now + soft_wait > anew and soft_wait or anew - now
+    end
+  else
+    if take then
+      anew = now + p.grace > anew and now + p.grace or anew
+    end
+    guarded.decide(inner, row.inner, cost, now, extra + p.overrun, false, out)
+    soft_wait = out.retry > anew - now and out.retry or anew - now
+    if hard_wait < 0 or soft_wait < hard_wait then
+      hard_wait = soft_wait
+    end
+  end
+  if take then
+    remember(row, ends, anew)
+  end
+  out.allowed = false
+  out.delay = 0
+  out.retry = hard_wait
+  keep_reset(out, anew - now)
+  return false
+end
+
+function soft.charge(p, row, cost, now)
+  local ends, anew = spent(p, row, now)
+  p.guarded.charge(p.inner, row.inner, cost, now)
+  remember(row, ends, anew)
+end
+
+function soft.refund(p, row, cost, now, mark, kept)
+  if row[1] > now then
+    p.guarded.refund(p.inner, row.inner, cost, now, mark, kept)
+    remember(row, row[2], row[3])
+  end
+end

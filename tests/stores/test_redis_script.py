@@ -1,0 +1,242 @@
+"""The Redis script: what it leaves behind, how it goes by time, what it refuses."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from typing import Any
+
+import pytest
+
+from penstock import Limit, UnsupportedLimit
+from penstock.durations import DAY, MICROSECOND, MILLISECOND, SECOND
+from penstock.stores import redis_script
+from penstock.testing import StoreConformance
+from stores.redis_twins import LINGER, START, Ask, Server, call, in_redis, redis, shown
+
+# What is left behind ------------------------------------------------------------
+
+
+def end_of(value: bytes) -> int:
+    """When a row ends, in nanoseconds since 1970."""
+    second, first = value.split()[:2]
+    return int(second) * SECOND + int(first)
+
+
+@pytest.mark.parametrize("text", StoreConformance.limits)
+@pytest.mark.parametrize("moment", [START, START + 999 * MICROSECOND, START + 876_543_999_000])
+def test_expiry_is_always_set_and_rounded_up(server: Server, text: str, moment: int) -> None:
+    limit, key, before = Limit.parse(text), server.key(), b""
+    for step, verb in enumerate(["hit", "hit", "charge", "refund", "hit"]):
+        now = moment + step * 1_234_567 * MICROSECOND
+        with server.client.pipeline(transaction=True) as pipe:
+            call(pipe, server.sha[True], [Ask(now, key, limit, verb, 2)], 0, False)
+            pipe.get(key)
+            pipe.pttl(key)
+            _, value, left = pipe.execute()
+        rest = end_of(value) - now
+        assert rest > 0
+        assert rest <= left * MILLISECOND
+        if value != before:  # a refused hit writes nothing: then the time told has gone on
+            assert left * MILLISECOND <= rest + 3 * MILLISECOND
+        before = value
+
+
+@pytest.mark.parametrize("text", StoreConformance.limits)
+def test_values_are_readable(server: Server, text: str) -> None:
+    limit, key = Limit.parse(text), server.key()
+    for step in range(8):
+        call(server.client, server.sha[True], [Ask(START + step * SECOND, key, limit, "hit")])
+        value = server.client.get(key).decode()
+        assert re.fullmatch(r"\d{10}( (-|-?\d+))+", value), value
+        assert len(value) < 30 + 20 * 10
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5/minute", "1704067200 24123456000"),
+        ("5/minute fixed_window", "1704067200 60000000000 2"),
+        ("5/minute sliding_window cells 2", "1704067200 90123456000 2 0 2 0 0"),
+        ("5/minute sliding_log", "1704067200 60123456000 123456000 2"),
+        ("5/minute lockout 1m", "1704067200 24123456000 - 24123456000"),
+        ("5/minute soft 1 for 1m", "1704067200 24123456000 - - 24123456000"),
+        ("1/minute soft 1 for 1m", "1704067200 120123456000 60123456000 120123456000 120123456000"),
+    ],
+)
+def test_what_a_value_looks_like(server: Server, text: str, value: str) -> None:
+    key = server.key()
+    call(server.client, server.sha[True], [Ask(START, key, Limit.parse(text), "hit", 2)])
+    assert server.client.get(key).decode() == value
+
+
+def live(server: Server, asks: list[tuple[str, str, str, int]]) -> list[Any]:
+    """The script of production, by the server's own time."""
+    now = time.time_ns()
+    policies = [redis_script.policy(Limit.parse(text), now, now) for _, text, _, _ in asks]
+    told = [
+        word
+        for index, (_, _, verb, cost) in enumerate(asks)
+        for word in redis_script.arguments(index, verb, cost)
+    ]
+    keys = [key for key, _, _, _ in asks]
+    found: list[Any] = server.client.evalsha(
+        server.sha[False], len(keys), *keys, redis_script.encode(policies), *told
+    )
+    return found
+
+
+SHORT = [
+    text.replace("minute", "40ms")
+    .replace("15m", "30ms")
+    .replace("10m", "20ms")
+    .replace("1h", "9ms")
+    for text in StoreConformance.limits
+    if "tz" not in text
+]
+
+
+def test_idle_keys_vanish(server: Server) -> None:
+    keys = [server.key() for _ in SHORT]
+    for _ in range(7):
+        live(server, [(key, text, "hit", 1) for key, text in zip(keys, SHORT, strict=True)])
+    assert server.client.exists(*keys) > 0
+    time.sleep(0.25)
+    assert server.client.exists(*keys) == 0
+
+
+@pytest.mark.parametrize("text", ["5/hour", "5/hour sliding_log", "5/hour lockout 1m"])
+def test_what_was_given_back_leaves_nothing(server: Server, text: str) -> None:
+    key = server.key()
+    live(server, [(key, text, "hit", 3)])
+    assert server.client.exists(key) == 1
+    live(server, [(key, text, "refund", 3)])
+    assert server.client.exists(key) == 0
+
+
+def test_a_look_and_a_refund_of_nothing_write_nothing(server: Server) -> None:
+    for text in StoreConformance.limits:
+        key = server.key()
+        live(server, [(key, text, "peek", 1), (key, text, "refund", 1), (key, text, "hit", 99)])
+        assert server.client.exists(key) == 0
+
+
+def test_production_goes_by_the_time_of_the_server(server: Server) -> None:
+    for text in StoreConformance.limits:
+        key = server.key()
+        found = [shown(live(server, [(key, text, "hit", 1)])[0]) for _ in range(9)]
+        limit = Limit.parse(text)
+        fit = limit.burst + (limit.soft.overrun if limit.soft else 0)
+        assert [answer["allowed"] for answer in found] == [True] * fit + [False] * (9 - fit)
+        assert [answer["remaining"] for answer in found[:5]][:3] == [
+            limit.burst - 1, limit.burst - 2, limit.burst - 3,
+        ]  # fmt: skip
+        assert live(server, [(key, text, "reset", 1)]) == [1]
+        assert server.client.exists(key) == 0
+
+
+def test_production_knows_no_other_time() -> None:
+    ours, tests = redis_script.script(), redis_script.script(test_clock=True)
+    assert "redis.call('TIME')" in ours
+    assert "#ARGV" not in ours
+    assert "redis.call('TIME')" not in tests
+    assert ours.split("-- Twin of base.py")[1] == tests.split("-- Twin of base.py")[1]
+
+
+# Batches ------------------------------------------------------------------------
+
+
+def test_a_batch_with_duplicate_keys_equals_single_calls(server: Server) -> None:
+    chance, now = random.Random(3), START
+    names = {text: [server.key() for _ in range(4)] for text in StoreConformance.limits}
+    for _ in range(60):
+        now += chance.randint(0, 20_000_000) * MICROSECOND
+        pairs = chance.sample([(text, at) for text in names for at in range(2)], 8)
+        batch, single = [], []
+        for _ in range(32):
+            text, at = chance.choice(pairs)
+            verb = chance.choices(["hit", "peek", "charge", "refund", "reset"], [20, 4, 2, 4, 1])[0]
+            cost = chance.choice([1, 1, 2, 9])
+            limit = Limit.parse(text)
+            batch.append(Ask(now, names[text][at], limit, verb, cost))
+            single.append(Ask(now, names[text][at + 2], limit, verb, cost))
+        assert len({ask.key for ask in batch}) <= 8
+        assert call(server.client, server.sha[True], batch) == in_redis(server, single)
+        values = [server.client.mget(keys) for keys in names.values()]
+        assert all(found[:2] == found[2:] for found in values)
+
+
+def test_each_decision_has_its_own_error(server: Server) -> None:
+    good, text, list_, row = (server.key() for _ in range(4))
+    server.client.set(text, "somebody else's")
+    server.client.rpush(list_, 1)
+    server.client.set(row, "1704067200 1 2 3")
+    found = live(server, [(key, "5/hour", "hit", 1) for key in (good, text, list_, row, good)])
+    assert [shown(found[at])["remaining"] for at in (0, 4)] == [4, 3]
+    assert [type(found[at]) for at in (1, 2, 3)] == [redis.ResponseError] * 3
+    assert "not a row of token_bucket" in str(found[1])
+    assert "WRONGTYPE" in str(found[2])
+    assert server.client.get(text) == b"somebody else's"
+
+
+# Policies -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["minute", "hour", "day", "week", "month", "year"])
+@pytest.mark.parametrize("tz", ["UTC", "Europe/Berlin", "Australia/Lord_Howe"])
+def test_a_calendar_far_from_the_clients_is_refreshed(server: Server, unit: str, tz: str) -> None:
+    limit = Limit.parse(f"5/{unit} fixed_window tz {tz}")
+    told = redis_script.policy(limit, START)
+    before, start, end, after, last = (moment * MICROSECOND for moment in told["calendar"])
+    assert before < start <= START < end < after < last
+    for moment, finish in [
+        (before - MICROSECOND, None), (before, start), (start - MICROSECOND, start),
+        (start, end), (end - MICROSECOND, end), (end, after), (after - MICROSECOND, after),
+        (after, None), (after + 900 * DAY, None),
+    ]:  # fmt: skip
+        key = server.key()
+        clock = (moment // SECOND, moment % SECOND // MICROSECOND, LINGER, 1)
+        for verb in ("peek", "charge", "refund", "hit"):
+            told_words = redis_script.arguments(0, verb)
+            [answer] = server.client.evalsha(
+                server.sha[True], 1, key, redis_script.encode([told]), *told_words, *clock
+            )
+            if finish is None:
+                assert answer == b"refresh"
+        if finish is None:
+            assert server.client.exists(key) == 0
+        else:
+            assert shown(answer)["mark"] == finish
+            assert answer[4] == finish - moment
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("5/1500ns fixed_window", "whole microseconds"),
+        ("5/3y fixed_window align first_hit", "its period is longer than 416d"),
+        ("5/3y sliding_log", "its period is longer"),
+        ("5/3y sliding_window", "its period is too long"),
+        ("5/3y", "to fill is too large"),
+        ("5/minute lockout 2y", "its lockout is longer"),
+        ("5/minute soft 2 for 2y", "its grace time is longer"),
+        ("5/minute warm_up 60d", "a warm_up may take 52 days"),
+    ],
+)
+def test_what_cannot_be_exact_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(UnsupportedLimit, match=reason) as error:
+        redis_script.policy(Limit.parse(text), START)
+    assert str(error.value).startswith(str(Limit.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1000/year", "1000/year fixed_window", "1000/year fixed_window tz Asia/Taipei",
+        "1000/year sliding_window", "1000/year sliding_log", "1000000/second lockout 1y",
+        "1000000000000/minute fixed_window", "1000000000/minute sliding_window cells 1000",
+    ],
+)  # fmt: skip
+def test_what_people_write_is_supported(text: str) -> None:
+    redis_script.policy(Limit.parse(text), START)
