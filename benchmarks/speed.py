@@ -41,7 +41,7 @@ METHOD = (
 
 def run(quick: bool = False) -> list[Table]:
     floors.build()
-    rounds = 3 if quick else 9
+    rounds = 3 if quick else 15
     tables, found = [], {}
     for scenario, title in TITLES.items():
         best, missing = measure(scenario, rounds, quick)
