@@ -1,7 +1,7 @@
 # make demo    limits at work in the terminal
 # make test    the whole test suite, with the compiled core and without
 # make check   lint, formatting, types
-# make bench   Penstock beside its peers (about ten minutes; make bench ARGS=--quick)
+# make bench   Penstock beside its peers (about five minutes; make bench ARGS=--quick)
 # make soak    the properties and the kill tests for a long time
 # Each of them sets up what it needs, in .venv, and is quick when nothing changed.
 

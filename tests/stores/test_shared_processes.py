@@ -95,7 +95,7 @@ def test_four_processes_admit_exactly_the_limit(path: Path) -> None:
         crew.start()
     while crew.admitted < rate:  # the burst, once all of them are at work
         time.sleep(0.01)  # for the workers, which run on the real clock
-    time.sleep(2)
+    time.sleep(2)  # long enough for the rate to show beside the burst
     crew.stop()
     passed = (time.monotonic_ns() - began) / SECOND
     assert crew.admitted <= rate * (1 + passed)

@@ -28,7 +28,7 @@ class MemoryStore(Store):
     Holds at most ``max_keys`` keys, over all limits. A key whose state has run
     out (its bucket is full again, its window has passed) is forgotten by itself.
     When the store is full of keys that still matter, the one that would be
-    forgotten soonest, of sixteen neighbours, gives way and is counted in
+    forgotten soonest, of up to sixteen neighbours, gives way and is counted in
     ``evictions``: for that key the limit starts afresh.
 
     ``clock`` is used for every limit; by default buckets and sliding windows use
