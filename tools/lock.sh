@@ -16,4 +16,4 @@ resolve() { # resolve NAME GROUP... : what the groups of pyproject.toml need, an
 }
 
 resolve ci build test check
-resolve bench bench
+resolve bench build bench
