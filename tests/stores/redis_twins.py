@@ -14,7 +14,7 @@ import penstock
 from penstock import Limit, UnsupportedLimit
 from penstock.algorithms.words import NO_MARK
 from penstock.durations import DAY, MICROSECOND, SECOND
-from penstock.stores import redis_script
+from penstock.stores.redis import script as redis_script
 from penstock.testing import FakeClock
 
 redis = pytest.importorskip("redis")

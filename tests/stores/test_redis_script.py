@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Limit, UnsupportedLimit
 from penstock.durations import DAY, MICROSECOND, MILLISECOND, SECOND
-from penstock.stores import redis_script
+from penstock.stores.redis import script as redis_script
 from penstock.testing import StoreConformance
 from stores.redis_twins import LINGER, START, Ask, Server, call, in_redis, redis, shown
 

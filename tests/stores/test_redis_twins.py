@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from penstock import Limit
 from penstock.algorithms.words import NO_MARK
 from penstock.durations import MICROSECOND, MILLISECOND
-from penstock.stores import redis_script
+from penstock.stores.redis import script as redis_script
 from properties.strategies import costs, limits, steps
 from stores.redis_twins import (
     CASES,

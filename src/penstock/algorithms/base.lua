@@ -5,7 +5,7 @@
 -- 0, the past negative. The algorithms do not mind, they only compare and subtract.
 --
 -- Exact: within 2^53 ns (104 days) of now. Beyond, up to 2^56 ns (2.3 years), for
--- multiples of 8 ns, which every whole microsecond is; `redis_script.policy` rounds
+-- multiples of 8 ns, which every whole microsecond is; `script.policy` rounds
 -- longer durations up to such multiples and refuses what is longer still. (Only a clock
 -- that steps back can bring a time further away: then it may be some ns off, and is cut.)
 --

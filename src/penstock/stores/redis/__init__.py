@@ -1,0 +1,1 @@
+"""The store that a fleet shares: Redis or Valkey."""
