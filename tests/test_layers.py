@@ -19,8 +19,8 @@ SOURCE = Path(penstock.__file__).parent
 ORDER = [
     {"errors"},
     {"durations", "limit_text", "limit"},
-    {"clock"},
-    {"decision"},
+    {"clock", "keys"},
+    {"decision", "events"},
     {"algorithms"},
     {"stores"},
     {"line", "flow", "drivers", "guard", "request", "reservation"},

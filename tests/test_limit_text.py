@@ -14,6 +14,11 @@ from penstock.durations import LONGEST
 RIGHT = [
     ("100/minute", Limit(100, "minute")),
     ("5 per 30s", Limit(5, "30s")),
+    (
+        "5/minute on_failure local share 0.25",
+        Limit(5, "minute", on_failure="local", share=0.25),
+    ),
+    ("5/minute share 1 on_failure open", Limit(5, "minute", on_failure="open", share=1)),
     ("5/1h30m", Limit(5, "90m")),
     ("5/0.5s", Limit(5, "500ms")),
     ("1_000/hour", Limit(1000, "hour")),
@@ -54,8 +59,8 @@ UNITS = (
     "use one of nanosecond, microsecond, millisecond, second, minute, hour, day, week, month, year"
 )
 OPTIONS = (
-    "Options are an algorithm's name, burst, debt, cells, align, tz, lockout, warm_up, soft,"
-    " count_rejected"
+    "Options are an algorithm's name, burst, debt, cells, align, tz, lockout, warm_up,"
+    " on_failure, soft, count_rejected, share"
 )
 WRONG = [
     ("", f"'' does not start with a number: {EXAMPLE}"),
@@ -86,6 +91,15 @@ WRONG = [
         "'5/minute; 9/hour' names several limits: make one of each and use hit_all",
     ),
     ("1/s, 9/m", "'1/s, 9/m' names several limits: make one of each and use hit_all"),
+    ("5/minute share much", "'5/minute share much': share is a number such as 0.25, not 'much'"),
+    (
+        "5/minute share 1.5",
+        "'5/minute share 1.5': share is a number above 0 and at most 1, not 1.5",
+    ),
+    (
+        "5/minute on_failure cry",
+        "'5/minute on_failure cry': unknown on_failure 'cry': use one of open, closed, local",
+    ),
     ("5/minute soft 2", "'5/minute soft 2': soft has no value behind it"),
     ("5/minute soft 2 or 10m", "'5/minute soft 2 or 10m': soft is written like 'soft 20 for 10m'"),
     ("0/minute", "'0/minute': amount must be from 1 to 1000000000000, not 0"),

@@ -13,6 +13,7 @@ from penstock.async_limiter import AsyncLimiter
 from penstock.clock import Clock, MonotonicClock, WallClock
 from penstock.decision import Decision
 from penstock.errors import (
+    ForeignValue,
     InvalidCost,
     InvalidKey,
     LimitError,
@@ -20,6 +21,7 @@ from penstock.errors import (
     PenstockError,
     StoreError,
     StoreFileError,
+    StoreUnavailable,
     UnsupportedLimit,
 )
 from penstock.limit import Limit
@@ -31,6 +33,7 @@ __all__ = [
     "AsyncLimiter",
     "Clock",
     "Decision",
+    "ForeignValue",
     "InvalidCost",
     "InvalidKey",
     "Limit",
@@ -43,6 +46,7 @@ __all__ = [
     "SharedMemoryStore",
     "StoreError",
     "StoreFileError",
+    "StoreUnavailable",
     "UnsupportedLimit",
     "WallClock",
     "__version__",

@@ -12,7 +12,7 @@ from penstock.flow import Ask
 from penstock.guard import AsyncSlot, Key
 from penstock.limit import Limit
 from penstock.limiter import Limiter
-from penstock.request import Wanted
+from penstock.request import Wanted, merge, several
 from penstock.reservation import AsyncReservation
 from penstock.stores.base import Store
 
@@ -28,6 +28,7 @@ class AsyncLimiter:
 
     def __init__(self, limit: Limit | str | None = None, store: Store | None = None) -> None:
         self._limiter = Limiter(limit, store)
+        self._waits = self._limiter.store.waits
 
     @property
     def store(self) -> Store:
@@ -36,21 +37,32 @@ class AsyncLimiter:
 
     async def hit(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Decision:
         """May ``key`` go ahead? Takes ``cost`` units if so. Most callers want this one."""
+        if self._waits:
+            decision: Decision = await self._limiter.counters(limit).submit("hit", key, cost)
+            return decision
         return self._limiter.hit(key, limit, cost)
 
     async def peek(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Decision:
         """Whether `hit` would pass, and what remains now. Takes nothing, starts no lockout."""
+        if self._waits:
+            decision: Decision = await self._limiter.counters(limit).submit("peek", key, cost)
+            return decision
         return self._limiter.peek(key, limit, cost)
 
     async def hit_many(
         self, keys: Iterable[str], limit: Limit | str | None = None, cost: int = 1
     ) -> list[Decision]:
         """Independent decisions at one moment, in one call."""
+        if self._waits:
+            decisions: list[Decision]
+            decisions = await self._limiter.counters(limit).submit("hit_many", several(keys), cost)
+            return decisions
         return self._limiter.hit_many(keys, limit, cost)
 
     async def hit_all(self, wanted: Iterable[Wanted]) -> Decision:
         """All of several limits pass, or nothing is taken from any: see `Limiter.hit_all`."""
-        return self._limiter.hit_all(wanted)
+        limiter = self._limiter
+        return await limiter.store.hit_all_async(merge(limiter.counters, wanted))
 
     async def refund(self, key: str, cost: int = 1, limit: Limit | str | None = None) -> None:
         """Give units back, never beyond full."""

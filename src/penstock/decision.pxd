@@ -17,3 +17,10 @@ cdef class Decision:
 
 @cython.locals(out=Decision)
 cdef Decision new_decision(object limit)
+
+
+@cython.locals(out=Decision)
+cpdef Decision decided(
+    object limit, bint allowed, int64_t room, int64_t unit, int64_t retry, int64_t reset,
+    int64_t delay, bint overrun, int64_t mark, bint degraded=*,
+)

@@ -97,6 +97,15 @@ class Decision:
         out._mark = self._mark
         return out
 
+    def as_degraded(self, limit: Limit, mark: int) -> Decision:
+        """The same for ``limit``, made without the shared store, to be known by ``mark``."""
+        out = new_decision(limit)
+        out._allowed, out._overrun, out._degraded = self._allowed, self._overrun, True
+        out._room, out._unit = self._room, self._unit
+        out._retry, out._reset, out._delay = self._retry, self._reset, self._delay
+        out._mark = mark
+        return out
+
     def __repr__(self) -> str:
         words = [
             "allowed" if self._allowed else "refused",
@@ -118,4 +127,27 @@ def new_decision(limit: Limit) -> Decision:
     out._limit = limit
     out._overrun = False
     out._degraded = False
+    return out
+
+
+def decided(
+    limit: Limit,
+    allowed: bool,
+    room: int,
+    unit: int,
+    retry: int,
+    reset: int,
+    delay: int,
+    overrun: bool,
+    mark: int,
+    degraded: bool = False,
+) -> Decision:
+    """The decision that was made elsewhere, from its numbers."""
+    out = new_decision(limit)
+    out._allowed = allowed
+    out._room, out._unit = room, unit
+    out._retry, out._reset, out._delay = retry, reset, delay
+    out._overrun = overrun
+    out._mark = mark
+    out._degraded = degraded
     return out

@@ -20,8 +20,8 @@ def ask(step: Ask | None) -> Any:
 
 
 async def ask_async(step: Ask | None) -> Any:
-    """The same in a task. No store so far has anything to wait for."""
-    return ask(step)
+    """The same in a task."""
+    return None if step is None else await step.counters.submit(step.verb, *step.args)
 
 
 def drive(flow: Flow) -> Decision:

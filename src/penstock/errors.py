@@ -9,6 +9,8 @@
      +-- StoreError                    a store that cannot do what was asked
      |    +-- StoreFileError           a shared-memory file that cannot be used
      |    +-- UnsupportedLimit         a limit that this store cannot hold
+     |    +-- StoreUnavailable         a shared store that does not answer
+     |    +-- ForeignValue             a key in a shared store that holds something else
      +-- LimitExceeded                 a guarded call was refused; carries the Decision
 """
 
@@ -46,6 +48,18 @@ class StoreFileError(StoreError):
 
 class UnsupportedLimit(StoreError, ValueError):
     """A limit whose state does not fit in this store."""
+
+
+class StoreUnavailable(StoreError):
+    """A shared store that does not answer, or not in time.
+
+    Decisions do not raise it: they follow the failure policy. What must be known to
+    have happened does: ``connect`` and ``reset``.
+    """
+
+
+class ForeignValue(StoreError):
+    """A key in a shared store holds something that Penstock did not write there."""
 
 
 class LimitExceeded(PenstockError):

@@ -106,7 +106,9 @@ def _wait_paced(line: Line, counters: Counters, key: str, cost: int, timeout: in
     if not decision or decision._delay == 0:
         return decision
     ticket = line.join((counters, key))
-    ticket.due = decision._mark  # where the line ended: our place begins there
+    # Where the line ended, there our place begins; who decides without the shared store
+    # has a line of its own.
+    ticket.due = counters.now() + decision._delay if decision.degraded else decision._mark
     ticket.width = decision._unit * cost
     try:
         while (left := ticket.due - counters.now()) > 0:

@@ -26,8 +26,11 @@ LONGEST_REFILL = 2**60
 COLD = 3
 RAMP_STEPS = 1024
 
-_RATE_OPTIONS = {"burst", "lockout", "warm_up", "soft"}
-_WINDOW_OPTIONS = {"lockout", "soft"}
+# What happens while the shared store cannot be asked.
+FAILURE_POLICIES = ("open", "closed", "local")
+
+_WINDOW_OPTIONS = {"lockout", "soft", "on_failure", "share"}
+_RATE_OPTIONS = _WINDOW_OPTIONS | {"burst", "warm_up"}
 ALGORITHMS: dict[str, set[str]] = {
     "token_bucket": _RATE_OPTIONS | {"debt"},
     "leaky_bucket": _RATE_OPTIONS,
@@ -72,6 +75,9 @@ class Limit:
     - ``lockout``: after a refusal, refuse for so long
     - ``soft``: ``(overrun, grace)``, or ``"20 for 10m"``, or ``"20% for 10m"``
     - ``warm_up``: ramp from a third of the rate to all of it in so long (buckets)
+    - ``on_failure``: while a shared store cannot be asked: ``"open"`` (allow), ``"closed"``
+      (refuse) or ``"local"`` (decide in this process); by default what the store says
+    - ``share``: with ``"local"``, the part of the limit that is this process's, from 0 to 1
     """
 
     amount: int
@@ -86,6 +92,8 @@ class Limit:
     lockout_ns: int
     soft: Soft | None
     warm_up_ns: int
+    on_failure: str | None
+    share: float | None
     _hash: int = field(compare=False)  # worked out once: every decision looks a limit up
 
     def __init__(
@@ -103,10 +111,13 @@ class Limit:
         lockout: Duration | None = None,
         soft: str | tuple[int, Duration] | Soft | None = None,
         warm_up: Duration | None = None,
+        on_failure: str | None = None,
+        share: float | None = None,
     ) -> None:
         given = {
             "burst": burst, "debt": debt, "align": align, "tz": tz, "cells": cells,
             "count_rejected": count_rejected, "lockout": lockout, "soft": soft, "warm_up": warm_up,
+            "on_failure": on_failure, "share": share,
         }  # fmt: skip
         _check_options(algorithm, {name for name, value in given.items() if value is not None})
         units = _whole(amount, "amount", 1)
@@ -124,6 +135,8 @@ class Limit:
             "lockout_ns": 0 if lockout is None else parse_duration(lockout, "lockout"),
             "soft": None if soft is None else _parse_soft(soft, units),
             "warm_up_ns": 0 if warm_up is None else parse_duration(warm_up, "warm_up"),
+            "on_failure": None if on_failure is None else check_policy(on_failure),
+            "share": None if share is None else check_share(share),
         }
         values["_hash"] = hash(tuple(values.values()))
         for name, value in values.items():
@@ -152,6 +165,16 @@ class Limit:
         return -(-self.period_ns // self.amount)
 
     def __str__(self) -> str:
+        words = [self.counted_as]
+        if self.on_failure is not None:
+            words.append(f"on_failure {self.on_failure}")
+        if self.share is not None:
+            words.append(f"share {self.share!r}")
+        return " ".join(words)
+
+    @property
+    def counted_as(self) -> str:
+        """The limit as text, but for what happens on failure: that is not counted by."""
         words = [f"{self.amount}/{format_period(self.period_ns)}"]
         if self.algorithm != "token_bucket":
             words.append(self.algorithm)
@@ -235,6 +258,21 @@ def _whole(value: object, what: str, least: int) -> int:
         shown = str(value) if abs(value) < 10**30 else "a number of more than 30 digits"
         raise LimitError(f"{what} must be from {least} to {MOST_UNITS}, not {shown}")
     return value
+
+
+def check_policy(value: object) -> str:
+    """A failure policy by its name, or an error that says which there are."""
+    if value not in FAILURE_POLICIES:
+        known = ", ".join(FAILURE_POLICIES)
+        raise LimitError(f"unknown on_failure {value!r:.100}: use one of {known}")
+    return str(value)
+
+
+def check_share(value: object) -> float:
+    """A part of a limit: above 0, at most 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        raise LimitError(f"share is a number above 0 and at most 1, not {value!r:.100}")
+    return float(value)
 
 
 def _flag(value: object, what: str) -> bool:

@@ -5,7 +5,7 @@
     limit  = amount ("/" | "per") [number] unit option*
     option = algorithm | "burst" n | "debt" n | "cells" n | "align" word | "tz" zone
            | "lockout" duration | "warm_up" duration | "soft" n["%"] "for" duration
-           | "count_rejected"
+           | "count_rejected" | "on_failure" word | "share" fraction
 
 The rate strings of the ``limits`` package are a part of it.
 """
@@ -23,8 +23,9 @@ from penstock.errors import LimitError
 _EXAMPLE = "write it like '100/minute', '5 per 30s' or '1000/hour burst 2000'"
 _MOST_DIGITS = 30
 _NUMBERS = ("burst", "debt", "cells")
-_WORDS = ("align", "tz", "lockout", "warm_up")
-_OPTIONS = (*_NUMBERS, *_WORDS, "soft", "count_rejected")
+_WORDS = ("align", "tz", "lockout", "warm_up", "on_failure")
+_OPTIONS = (*_NUMBERS, *_WORDS, "soft", "count_rejected", "share")
+_FRACTION = re.compile(r"\d+(?:\.\d+)?(?:e-\d+)?", re.I)
 
 _SEVERAL = re.compile(r"[a-z]\s*[;,|]\s*\d", re.I)
 _RATE = re.compile(
@@ -70,6 +71,12 @@ def _amount(digits: str | None, text: str) -> int:
     return int(plain)
 
 
+def _fraction(word: str, text: str) -> float:
+    if not (word.isascii() and len(word) <= _MOST_DIGITS and _FRACTION.fullmatch(word)):
+        raise LimitError(f"{text!r}: share is a number such as 0.25, not {word[:60]!r}")
+    return float(word)
+
+
 def _options(rest: str, text: str, algorithms: Collection[str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     words = rest.split()
@@ -88,6 +95,8 @@ def _options(rest: str, text: str, algorithms: Collection[str]) -> dict[str, Any
             options[name] = _amount(_next(words, name, text), text)
         elif name in _WORDS:
             options[name] = _next(words, name, text)
+        elif name == "share":
+            options[name] = _fraction(_next(words, name, text), text)
         elif name == "soft":
             overrun = _next(words, name, text)
             if _next(words, name, text) != "for":

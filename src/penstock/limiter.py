@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 from penstock.decision import Decision
 from penstock.drivers import drive
-from penstock.errors import InvalidKey, LimitError
+from penstock.errors import LimitError
 from penstock.flow import Flow, wait
 from penstock.guard import Key, Slot, guarding
 from penstock.limit import Limit, as_limit
 from penstock.line import Line, TaskTicket, ThreadTicket
-from penstock.request import Wanted, merge, timeout_ns
+from penstock.request import Wanted, merge, several, timeout_ns
 from penstock.reservation import Reservation
 from penstock.stores.base import Counters, Store, check_cost, check_key
 from penstock.stores.memory import MemoryStore
@@ -55,9 +55,7 @@ class Limiter:
         self, keys: Iterable[str], limit: Limit | str | None = None, cost: int = 1
     ) -> list[Decision]:
         """Independent decisions at one moment, in one call."""
-        if isinstance(keys, str):
-            raise InvalidKey(f"hit_many takes several keys, not the one str {keys!r:.100}")
-        return self.counters(limit).hit_many(keys, cost)
+        return self.counters(limit).hit_many(several(keys), cost)
 
     def hit_all(self, wanted: Iterable[Wanted]) -> Decision:
         """All of several limits pass, or nothing is taken from any.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from penstock.errors import PenstockError
+from penstock.errors import InvalidKey, PenstockError
 from penstock.limit import Limit
 from penstock.stores.base import Counters, check_cost, check_key
 
@@ -21,6 +21,13 @@ def timeout_ns(timeout: float | None) -> int | None:
         raise ValueError(f"timeout is a number of seconds of at least 0, or None, not {timeout!r}")
     # What is longer than anybody waits, infinity included, is without end.
     return round(timeout * 1e9) if timeout < LONGEST_WAIT else None
+
+
+def several(keys: Iterable[str]) -> Iterable[str]:
+    """``keys``, unless it is one ``str``, whose letters would be taken for keys."""
+    if isinstance(keys, str):
+        raise InvalidKey(f"hit_many takes several keys, not the one str {keys!r:.100}")
+    return keys
 
 
 def merge(

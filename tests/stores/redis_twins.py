@@ -15,6 +15,8 @@ from penstock import Limit, UnsupportedLimit
 from penstock.algorithms.words import NO_MARK
 from penstock.durations import DAY, MICROSECOND, SECOND
 from penstock.stores.redis import script as redis_script
+from penstock.stores.redis import wire
+from penstock.stores.redis.wire import Request
 from penstock.testing import FakeClock
 
 redis = pytest.importorskip("redis")
@@ -51,57 +53,76 @@ class Ask:
     now: int
     key: str
     limit: Limit
-    verb: str
+    verb: Any
     cost: int = 1
     mark: int = NO_MARK
     kept: int = 0
+    size: int = 1
 
 
-def call(server: Any, sha: str, asks: list[Ask], linger: int = LINGER, keep: bool = True) -> Any:
-    """Decide a batch, all of it at the time of its first step."""
-    moment = asks[0].now
-    several = list(dict.fromkeys(ask.limit for ask in asks))
-    policies = [redis_script.policy(limit, moment, START) for limit in several]
-    told = [
-        word
-        for ask in asks
-        for word in redis_script.arguments(
-            several.index(ask.limit), ask.verb, ask.cost, ask.mark, ask.kept
+class Script:
+    """The test build of the script, told the time of each call."""
+
+    def __init__(self, sha: str, linger: int = LINGER, keep: bool = True) -> None:
+        self.sha = sha
+        self.linger = linger
+        self.keep = keep
+
+    def send(self, client: Any, asks: list[Ask], deadline: int = 0) -> tuple[Any, list[Request]]:
+        """A batch, all of it at the time of its first step: the reply, and what was asked."""
+        moment = asks[0].now
+        requests = requests_of(asks, moment)
+        clock = (moment // SECOND, moment % SECOND // MICROSECOND, self.linger, int(self.keep))
+        return client.evalsha(self.sha, *wire.encode(requests, deadline), *clock), requests
+
+    def call(self, client: Any, asks: list[Ask], deadline: int = 0) -> list[Any]:
+        reply, requests = self.send(client, asks, deadline)
+        now, answers = wire.decode(reply, requests)
+        assert now == asks[0].now
+        return [fields(answer) for answer in answers]
+
+
+def requests_of(asks: list[Ask], moment: int, started: int = START) -> list[Request]:
+    several = {ask.limit: redis_script.policy(ask.limit, moment, started) for ask in asks}
+    return [
+        Request(
+            ask.key.encode(), several[ask.limit], ask.verb, ask.cost, ask.mark, ask.kept, ask.size
         )
+        for ask in asks
     ]
-    clock = (moment // SECOND, moment % SECOND // MICROSECOND, linger, int(keep))
-    keys = [ask.key for ask in asks]
-    return server.evalsha(sha, len(keys), *keys, redis_script.encode(policies), *told, *clock)
 
 
 def in_redis(server: Server, asks: list[Ask], keep: bool = True) -> list[Any]:
     """Every step a call of its own, many of them on the way at once."""
-    answers: list[Any] = []
+    script, answers = Script(server.sha[True], keep=keep), []
     for start in range(0, len(asks), IN_FLIGHT):
+        sent = []
         with server.client.pipeline(transaction=False) as pipe:
             for ask in asks[start : start + IN_FLIGHT]:
-                call(pipe, server.sha[True], [ask], keep=keep)
-            answers += [found[0] for found in pipe.execute()]
+                sent.append(script.send(pipe, [ask])[1])
+            for reply, requests in zip(pipe.execute(), sent, strict=True):
+                answers.append(fields(wire.decode(reply, requests)[1][0]))
     return answers
 
 
-def shown(answer: Any) -> Any:
-    """An answer of the script as the fields of a `Decision`."""
-    if not isinstance(answer, list):
+def fields(answer: Any) -> Any:
+    """All that a `Decision` holds; another answer as it is."""
+    if not hasattr(answer, "allowed"):  # not isinstance: there is an uncompiled one, too
         return answer
-    allowed, room, unit, retry, reset, delay, overrun, mark_s, mark_ns = answer
     return {
-        "allowed": bool(allowed),
-        "remaining": max(0, room) // unit,
-        "retry": retry,
-        "retry_after": None if retry < 0 else retry / 1e9,
-        "reset_after": reset / 1e9,
-        "delay": delay,
-        "overrun": bool(overrun),
-        "last": bool(allowed) and room < unit and not overrun,
-        "room": room,
-        "unit": unit,
-        "mark": mark_s * SECOND + mark_ns,
+        "allowed": answer.allowed,
+        "remaining": answer.remaining,
+        "retry": answer._retry,
+        "retry_after": answer.retry_after,
+        "reset_after": answer.reset_after,
+        "delay": answer._delay,
+        "overrun": answer.overrun,
+        "last": answer.last,
+        "room": answer._room,
+        "unit": answer._unit,
+        "mark": answer._mark,
+        "degraded": answer.degraded,
+        "limit": str(answer.limit),
     }
 
 
@@ -126,36 +147,24 @@ class Reference:
     def answer(self, ask: Ask) -> Any:
         self.clock.set(ask.now)
         counters = self.counters[ask.key, ask.limit]
-        if ask.verb == "refund":
+        if ask.verb == wire.REFUND:
             counters.refund(ask.key, ask.cost, ask.mark, ask.kept)
-        elif ask.verb == "charge":
+        elif ask.verb == wire.CHARGE:
             counters.charge(ask.key, ask.cost)
-        elif ask.verb == "reset":
+        elif ask.verb == wire.RESET:
             counters.reset(ask.key)
         else:
-            found = getattr(counters, ask.verb)(ask.key, ask.cost)
-            return {
-                "allowed": found.allowed,
-                "remaining": found.remaining,
-                "retry": found._retry,
-                "retry_after": found.retry_after,
-                "reset_after": found.reset_after,
-                "delay": found._delay,
-                "overrun": found.overrun,
-                "last": found.last,
-                "room": found._room,
-                "unit": found._unit,
-                "mark": found._mark,
-            }
-        return 1
+            decide = counters.hit if ask.verb == wire.HIT else counters.peek
+            return fields(decide(ask.key, ask.cost))
+        return None
 
 
 def same(server: Server, asks: list[Ask], expected: list[Any], keep: bool = True) -> None:
     answers = in_redis(server, asks, keep)
     for at, (answer, wanted) in enumerate(zip(answers, expected, strict=True)):
-        if shown(answer) != wanted:
+        if answer != wanted:
             before = "\n".join(str(ask) for ask in asks[max(0, at - 12) : at + 1])
-            pytest.fail(f"step {at}:\n{before}\nLua    {shown(answer)}\nPython {wanted}")
+            pytest.fail(f"step {at}:\n{before}\nLua    {answer}\nPython {wanted}")
 
 
 # Limits for which Lua and Python count alike ----------------------------------
@@ -164,7 +173,7 @@ def same(server: Server, asks: list[Ask], expected: list[Any], keep: bool = True
 def exact(limit: Limit) -> bool:
     """Whether the script holds the limit's numbers as they are; see the top."""
     try:
-        found = redis_script.policy(limit, START, START)
+        found = redis_script.policy(limit, START, START).rule
     except UnsupportedLimit:
         return False
     while "inner" in found:
@@ -231,19 +240,20 @@ def random_steps(
         now = (clock.now() + step) // MICROSECOND * MICROSECOND
         clock.set(max(now, START) if forwards else now)
         verb = chance.choices(
-            ["hit", "peek", "charge", "refund", "reset"], [60, 15, 6, 15, 1 if forwards else 2]
+            [wire.HIT, wire.PEEK, wire.CHARGE, wire.REFUND, wire.RESET],
+            [60, 15, 6, 15, 1 if forwards else 2],
         )[0]
         cost = chance.choice([1, 1, 1, 2, 3, limit.burst, limit.burst + 1, 5 * limit.burst])
         mark, kept = NO_MARK, 0
-        if verb == "charge" and chance.random() < 0.1:
+        if verb == wire.CHARGE and chance.random() < 0.1:
             cost = 10**15
-        if verb == "refund":
+        if verb == wire.REFUND:
             mark, kept = chance.choice(marks[-8:])
             if clock.now() - mark > 200 * DAY:  # as above
                 mark = NO_MARK
         ask = Ask(clock.now(), key, limit, verb, cost, mark, kept)
         answer = reference.answer(ask)
-        if verb == "hit" and answer["allowed"]:
+        if verb == wire.HIT and answer["allowed"]:
             marks.append((answer["mark"], chance.randint(0, cost)))
         yield ask, answer
 

@@ -12,8 +12,20 @@ import pytest
 from penstock import Limit, UnsupportedLimit
 from penstock.durations import DAY, MICROSECOND, MILLISECOND, SECOND
 from penstock.stores.redis import script as redis_script
+from penstock.stores.redis import wire
+from penstock.stores.redis.wire import CHARGE, HIT, PEEK, REFRESH, REFUND, RESET, Request
 from penstock.testing import StoreConformance
-from stores.redis_twins import LINGER, START, Ask, Server, call, in_redis, redis, shown
+from stores.redis_twins import (
+    LINGER,
+    START,
+    Ask,
+    Script,
+    Server,
+    fields,
+    in_redis,
+    redis,
+    requests_of,
+)
 
 # What is left behind ------------------------------------------------------------
 
@@ -28,10 +40,10 @@ def end_of(value: bytes) -> int:
 @pytest.mark.parametrize("moment", [START, START + 999 * MICROSECOND, START + 876_543_999_000])
 def test_expiry_is_always_set_and_rounded_up(server: Server, text: str, moment: int) -> None:
     limit, key, before = Limit.parse(text), server.key(), b""
-    for step, verb in enumerate(["hit", "hit", "charge", "refund", "hit"]):
+    for step, verb in enumerate([HIT, HIT, CHARGE, REFUND, HIT]):
         now = moment + step * 1_234_567 * MICROSECOND
         with server.client.pipeline(transaction=True) as pipe:
-            call(pipe, server.sha[True], [Ask(now, key, limit, verb, 2)], 0, False)
+            Script(server.sha[True], 0, False).send(pipe, [Ask(now, key, limit, verb, 2)])
             pipe.get(key)
             pipe.pttl(key)
             _, value, left = pipe.execute()
@@ -47,7 +59,7 @@ def test_expiry_is_always_set_and_rounded_up(server: Server, text: str, moment: 
 def test_values_are_readable(server: Server, text: str) -> None:
     limit, key = Limit.parse(text), server.key()
     for step in range(8):
-        call(server.client, server.sha[True], [Ask(START + step * SECOND, key, limit, "hit")])
+        Script(server.sha[True]).call(server.client, [Ask(START + step * SECOND, key, limit, HIT)])
         value = server.client.get(key).decode()
         assert re.fullmatch(r"\d{10}( (-|-?\d+))+", value), value
         assert len(value) < 30 + 20 * 10
@@ -67,24 +79,20 @@ def test_values_are_readable(server: Server, text: str) -> None:
 )
 def test_what_a_value_looks_like(server: Server, text: str, value: str) -> None:
     key = server.key()
-    call(server.client, server.sha[True], [Ask(START, key, Limit.parse(text), "hit", 2)])
+    Script(server.sha[True]).call(server.client, [Ask(START, key, Limit.parse(text), HIT, 2)])
     assert server.client.get(key).decode() == value
 
 
-def live(server: Server, asks: list[tuple[str, str, str, int]]) -> list[Any]:
+def live(server: Server, asks: list[tuple[str, str, Any, int]]) -> list[Any]:
     """The script of production, by the server's own time."""
     now = time.time_ns()
-    policies = [redis_script.policy(Limit.parse(text), now, now) for _, text, _, _ in asks]
-    told = [
-        word
-        for index, (_, _, verb, cost) in enumerate(asks)
-        for word in redis_script.arguments(index, verb, cost)
-    ]
-    keys = [key for key, _, _, _ in asks]
-    found: list[Any] = server.client.evalsha(
-        server.sha[False], len(keys), *keys, redis_script.encode(policies), *told
+    requests = requests_of(
+        [Ask(now, key, Limit.parse(text), verb, cost) for key, text, verb, cost in asks], now, now
     )
-    return found
+    reply = server.client.evalsha(server.sha[False], *wire.encode(requests, 0))
+    moment, answers = wire.decode(reply, requests)
+    assert abs(moment - now) < 5 * SECOND
+    return [fields(answer) for answer in answers]
 
 
 SHORT = [
@@ -100,7 +108,7 @@ SHORT = [
 def test_idle_keys_vanish(server: Server) -> None:
     keys = [server.key() for _ in SHORT]
     for _ in range(7):
-        live(server, [(key, text, "hit", 1) for key, text in zip(keys, SHORT, strict=True)])
+        live(server, [(key, text, HIT, 1) for key, text in zip(keys, SHORT, strict=True)])
     assert server.client.exists(*keys) > 0
     time.sleep(0.25)  # the server's own clock lets them expire
     assert server.client.exists(*keys) == 0
@@ -109,30 +117,30 @@ def test_idle_keys_vanish(server: Server) -> None:
 @pytest.mark.parametrize("text", ["5/hour", "5/hour sliding_log", "5/hour lockout 1m"])
 def test_what_was_given_back_leaves_nothing(server: Server, text: str) -> None:
     key = server.key()
-    live(server, [(key, text, "hit", 3)])
+    live(server, [(key, text, HIT, 3)])
     assert server.client.exists(key) == 1
-    live(server, [(key, text, "refund", 3)])
+    live(server, [(key, text, REFUND, 3)])
     assert server.client.exists(key) == 0
 
 
 def test_a_look_and_a_refund_of_nothing_write_nothing(server: Server) -> None:
     for text in StoreConformance.limits:
         key = server.key()
-        live(server, [(key, text, "peek", 1), (key, text, "refund", 1), (key, text, "hit", 99)])
+        live(server, [(key, text, PEEK, 1), (key, text, REFUND, 1), (key, text, HIT, 99)])
         assert server.client.exists(key) == 0
 
 
 def test_production_goes_by_the_time_of_the_server(server: Server) -> None:
     for text in StoreConformance.limits:
         key = server.key()
-        found = [shown(live(server, [(key, text, "hit", 1)])[0]) for _ in range(9)]
+        found = [live(server, [(key, text, HIT, 1)])[0] for _ in range(9)]
         limit = Limit.parse(text)
         fit = limit.burst + (limit.soft.overrun if limit.soft else 0)
         assert [answer["allowed"] for answer in found] == [True] * fit + [False] * (9 - fit)
         assert [answer["remaining"] for answer in found[:5]][:3] == [
             limit.burst - 1, limit.burst - 2, limit.burst - 3,
         ]  # fmt: skip
-        assert live(server, [(key, text, "reset", 1)]) == [1]
+        assert live(server, [(key, text, RESET, 1)]) == [None]
         assert server.client.exists(key) == 0
 
 
@@ -156,13 +164,13 @@ def test_a_batch_with_duplicate_keys_equals_single_calls(server: Server) -> None
         batch, single = [], []
         for _ in range(32):
             text, at = chance.choice(pairs)
-            verb = chance.choices(["hit", "peek", "charge", "refund", "reset"], [20, 4, 2, 4, 1])[0]
+            verb = chance.choices([HIT, PEEK, CHARGE, REFUND, RESET], [20, 4, 2, 4, 1])[0]
             cost = chance.choice([1, 1, 2, 9])
             limit = Limit.parse(text)
             batch.append(Ask(now, names[text][at], limit, verb, cost))
             single.append(Ask(now, names[text][at + 2], limit, verb, cost))
         assert len({ask.key for ask in batch}) <= 8
-        assert call(server.client, server.sha[True], batch) == in_redis(server, single)
+        assert Script(server.sha[True]).call(server.client, batch) == in_redis(server, single)
         values = [server.client.mget(keys) for keys in names.values()]
         assert all(found[:2] == found[2:] for found in values)
 
@@ -172,8 +180,8 @@ def test_each_decision_has_its_own_error(server: Server) -> None:
     server.client.set(text, "somebody else's")
     server.client.rpush(list_, 1)
     server.client.set(row, "1704067200 1 2 3")
-    found = live(server, [(key, "5/hour", "hit", 1) for key in (good, text, list_, row, good)])
-    assert [shown(found[at])["remaining"] for at in (0, 4)] == [4, 3]
+    found = live(server, [(key, "5/hour", HIT, 1) for key in (good, text, list_, row, good)])
+    assert [found[at]["remaining"] for at in (0, 4)] == [4, 3]
     assert [type(found[at]) for at in (1, 2, 3)] == [redis.ResponseError] * 3
     assert "not a row of token_bucket" in str(found[1])
     assert "WRONGTYPE" in str(found[2])
@@ -188,7 +196,7 @@ def test_each_decision_has_its_own_error(server: Server) -> None:
 def test_a_calendar_far_from_the_clients_is_refreshed(server: Server, unit: str, tz: str) -> None:
     limit = Limit.parse(f"5/{unit} fixed_window tz {tz}")
     told = redis_script.policy(limit, START)
-    before, start, end, after, last = (moment * MICROSECOND for moment in told["calendar"])
+    before, start, end, after, last = (m * MICROSECOND for m in told.rule["calendar"])
     assert before < start <= START < end < after < last
     for moment, finish in [
         (before - MICROSECOND, None), (before, start), (start - MICROSECOND, start),
@@ -197,18 +205,17 @@ def test_a_calendar_far_from_the_clients_is_refreshed(server: Server, unit: str,
     ]:  # fmt: skip
         key = server.key()
         clock = (moment // SECOND, moment % SECOND // MICROSECOND, LINGER, 1)
-        for verb in ("peek", "charge", "refund", "hit"):
-            told_words = redis_script.arguments(0, verb)
-            [answer] = server.client.evalsha(
-                server.sha[True], 1, key, redis_script.encode([told]), *told_words, *clock
-            )
-            if finish is None:
-                assert answer == b"refresh"
+        for verb in (PEEK, CHARGE, REFUND, HIT):
+            requests = [Request(key.encode(), told, verb)]
+            reply = server.client.evalsha(server.sha[True], *wire.encode(requests, 0), *clock)
+            found, [answer] = wire.decode(reply, requests)
+            assert found == moment
+            assert (answer is REFRESH) == (finish is None)
         if finish is None:
             assert server.client.exists(key) == 0
         else:
-            assert shown(answer)["mark"] == finish
-            assert answer[4] == finish - moment
+            assert fields(answer)["mark"] == finish
+            assert fields(answer)["reset_after"] == (finish - moment) / 1e9
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ the suite that it must pass.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from typing import Any
 
 from penstock.algorithms import build
 from penstock.algorithms.base import Algorithm
@@ -65,9 +66,23 @@ class Counters:
         names = [check_key(key) for key in keys]
         return [self.hit(key, cost) for key in names]
 
+    def submit(self, verb: str, *args: Any) -> Awaitable[Any]:
+        """Any of the above from a coroutine. A store that has to wait overrides it."""
+        return _as_awaitable(getattr(self, verb)(*args))
+
+
+async def _as_awaitable(answer: Any) -> Any:
+    return answer
+
 
 class Store:
-    """Where state lives. A store of your own makes counters, and decides on several at once."""
+    """Where state lives. A store of your own makes counters, and decides on several at once.
+
+    ``waits`` says that its answers come from elsewhere: then coroutines get theirs by
+    `Counters.submit` and `hit_all_async`.
+    """
+
+    waits = False
 
     def __init__(self) -> None:
         self._counters: dict[Limit, Counters] = {}
@@ -95,6 +110,10 @@ class Store:
         with the least remaining.
         """
         raise NotImplementedError
+
+    async def hit_all_async(self, wanted: list[tuple[Counters, str, int]]) -> Decision:
+        """`hit_all` from a coroutine. A store that has to wait overrides it."""
+        return self.hit_all(wanted)
 
     def close(self) -> None:
         """Let go of files and connections. Stores without any have nothing to do."""

@@ -9,13 +9,11 @@ what that means for it, and `policy` refuses what would not be exact.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from penstock.algorithms.calendar import calendar_window
-from penstock.algorithms.words import NO_MARK
 from penstock.durations import MICROSECOND, SECOND, format_duration
 from penstock.errors import UnsupportedLimit
 from penstock.limit import CALENDAR_UNITS, COLD, RAMP_STEPS, Limit
@@ -45,7 +43,18 @@ EXACT_BY_8 = 2**56  # below: every multiple of 8 is, thus every whole microsecon
 _WEIGHT_BITS = 52
 MOST_COST = EXACT  # above every amount that a row can hold: a larger cost acts the same
 
-Policy = dict[str, Any]
+Rule = dict[str, Any]  # what a twin in Lua is told
+
+
+class Policy:
+    """What the script must know about a limit; written once, sent with many calls."""
+
+    __slots__ = ("limit", "rule", "text")
+
+    def __init__(self, limit: Limit, rule: Rule) -> None:
+        self.limit = limit
+        self.rule = rule
+        self.text = json.dumps(rule, separators=(",", ":"))
 
 
 def script(test_clock: bool = False) -> str:
@@ -82,26 +91,13 @@ def policy(limit: Limit, now: int, started: int = 0) -> Policy:
     if limit.lockout_ns:
         length = _duration(limit, "its lockout", limit.lockout_ns, 2)
         made = {"rule": "lockout", "length": length, "most": made["most"], "inner": made}
-    return made
-
-
-def encode(policies: Iterable[Policy]) -> str:
-    """``ARGV[1]``."""
-    return json.dumps(list(policies), separators=(",", ":"))
-
-
-def arguments(
-    index: int, verb: str, cost: int = 1, mark: int = NO_MARK, kept: int = 0
-) -> tuple[int, str, int, str, int]:
-    """The five arguments of one key, decided by policy ``index``."""
-    at = "-" if mark == NO_MARK else f"{mark // SECOND}:{mark % SECOND}"
-    return index, verb, min(cost, MOST_COST), at, min(kept, MOST_COST)
+    return Policy(limit, made)
 
 
 # The rules ------------------------------------------------------------------------
 
 
-def _bucket(limit: Limit, now: int, started: int) -> Policy:
+def _bucket(limit: Limit, now: int, started: int) -> Rule:
     overrun = limit.soft.overrun if limit.soft is not None else 0
     # As far as TAT can be ahead, in units; see TokenBucket.ceiling.
     weight = COLD if limit.warm_up_ns else 1
@@ -128,8 +124,8 @@ def _bucket(limit: Limit, now: int, started: int) -> Policy:
     }
 
 
-def _fixed_window(limit: Limit, now: int, started: int) -> Policy:
-    made: Policy = {"rule": "fixed_window", "amount": limit.amount, "most": limit.amount}
+def _fixed_window(limit: Limit, now: int, started: int) -> Rule:
+    made: Rule = {"rule": "fixed_window", "amount": limit.amount, "most": limit.amount}
     if limit.align == "first_hit":
         return made | {"period": _duration(limit, "its period", limit.period_ns, 2)}
     if limit.tz is not None:
@@ -150,7 +146,7 @@ def _calendar(period: int, tz: str, now: int) -> list[int]:
     return [moment // MICROSECOND for moment in (before, start, end, after, last)]
 
 
-def _sliding_window(limit: Limit, now: int, started: int) -> Policy:
+def _sliding_window(limit: Limit, now: int, started: int) -> Rule:
     overrun = limit.soft.overrun if limit.soft is not None else 0
     most_used = 4 * (limit.amount + overrun)
     width = -(-limit.period_ns // limit.cells)
@@ -171,7 +167,7 @@ def _sliding_window(limit: Limit, now: int, started: int) -> Policy:
     }
 
 
-def _sliding_log(limit: Limit, now: int, started: int) -> Policy:
+def _sliding_log(limit: Limit, now: int, started: int) -> Rule:
     overrun = limit.soft.overrun if limit.soft is not None else 0
     return {
         "rule": "sliding_log",

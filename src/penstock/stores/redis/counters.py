@@ -1,0 +1,127 @@
+"""RedisCounters: the counters of one limit in Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from penstock import keys
+from penstock.algorithms.words import NO_MARK
+from penstock.decision import Decision
+from penstock.limit import Limit
+from penstock.stores.base import Counters, check_cost, check_key
+from penstock.stores.redis.script import Policy, policy
+from penstock.stores.redis.ticket import Seat, TaskTicket, ThreadTicket
+from penstock.stores.redis.wire import CHARGE, HIT, PEEK, REFUND, RESET
+
+if TYPE_CHECKING:
+    from penstock.stores.redis.store import RedisStore
+
+Tag = Callable[[str], str]
+
+
+class RedisCounters(Counters):
+    """Checks what it is asked for, and makes a ticket of it."""
+
+    def __init__(self, limit: Limit, store: RedisStore, prefix: str, tag: Tag | None) -> None:
+        super().__init__(limit, store.clock)
+        self._store = store
+        self._tag = tag
+        self._prefix = prefix
+        self._limit_part = keys.part(limit.counted_as)
+        self._head = f"{prefix}:{self._limit_part}:"
+        self._started: int | None = None
+        # Made now, so that a limit which cannot be held is an error now.
+        self._policy = policy(limit, store.clock.now())
+
+    # What a ticket needs ------------------------------------------------------------
+
+    def redis_key(self, name: str) -> bytes:
+        if self._tag is None:
+            return keys.encode(self._head + keys.last_part(name))
+        tag = keys.part(check_key(self._tag(name)))
+        return keys.encode(f"{self._prefix}:{{{tag}}}:{self._limit_part}:{keys.last_part(name)}")
+
+    def policy_at(self, now: int) -> Policy:
+        """What the script is told when the server's clock shows ``now``."""
+        if self._started is None:
+            self.renew_policy(now)
+        return self._policy
+
+    def renew_policy(self, now: int) -> None:
+        """The script asks for it when its calendar does not reach to the present."""
+        if self._started is None:
+            self._started = now  # a warm-up begins with the first hit that is sent
+        self._policy = policy(self.limit, now, self._started)
+
+    # For threads --------------------------------------------------------------------
+
+    def hit(self, key: str, cost: int) -> Decision:
+        decision: Decision = self._ask(HIT, key, cost)
+        return decision
+
+    def peek(self, key: str, cost: int) -> Decision:
+        decision: Decision = self._ask(PEEK, key, cost)
+        return decision
+
+    def charge(self, key: str, cost: int) -> None:
+        self._ask(CHARGE, key, cost)
+
+    def refund(self, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> None:
+        if mark < NO_MARK:
+            self._store.fallback.refund_here(self, check_key(key), check_cost(cost), mark, kept)
+        else:
+            self._ask(REFUND, key, cost, mark, kept)
+
+    def reset(self, key: str) -> None:
+        self._ask(RESET, key, 1)
+
+    def hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
+        cost = check_cost(cost)
+        names = [check_key(key) for key in keys]
+        seat: Seat = Seat()
+        tickets = [ThreadTicket(seat, self, name, HIT, cost) for name in names]
+        return self._store.ask(tickets, seat)
+
+    def _ask(self, verb: str, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> Any:
+        seat: Seat = Seat()
+        ticket = ThreadTicket(seat, self, check_key(key), verb, check_cost(cost), mark, kept)
+        return self._store.ask([ticket], seat)[0]
+
+    # For coroutines -----------------------------------------------------------------
+
+    def submit(self, verb: str, *args: Any) -> Awaitable[Any]:
+        if verb == "hit_many":
+            return self._hit_many(*args)
+        ticket = self._ticket(verb, *args)
+        if ticket is None:
+            return _nothing()
+        self._store.put(ticket)
+        return ticket.future
+
+    def _ticket(
+        self, verb: str, key: str, cost: int = 1, mark: int = NO_MARK, kept: int = 0
+    ) -> TaskTicket | None:
+        cost, key = check_cost(cost), check_key(key)
+        if mark < NO_MARK:
+            self._store.fallback.refund_here(self, key, cost, mark, kept)
+            return None
+        loop = asyncio.get_running_loop()
+        return TaskTicket(loop, self, key, _VERBS[verb], cost, mark, kept)
+
+    async def _hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
+        cost, loop = check_cost(cost), asyncio.get_running_loop()
+        names = [check_key(key) for key in keys]
+        tickets = [TaskTicket(loop, self, name, HIT, cost) for name in names]
+        for ticket in tickets:
+            self._store.put(ticket)
+        decisions: list[Decision] = await asyncio.gather(*(ticket.future for ticket in tickets))
+        return decisions
+
+
+_VERBS = {"hit": HIT, "peek": PEEK, "charge": CHARGE, "refund": REFUND, "reset": RESET}
+
+
+async def _nothing() -> None:
+    """Done already."""

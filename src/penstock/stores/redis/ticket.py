@@ -1,0 +1,212 @@
+"""Ticket: a request to the script together with whoever waits for its answer.
+
+A ticket is settled once: by the server's answer, by its deadline, or by whoever waits
+having left. What comes later finds it settled and does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from penstock.algorithms.words import NO_MARK
+from penstock.stores.redis.script import Policy
+from penstock.stores.redis.wire import HIT, LATE, REFRESH, SPARED, Answer, Request
+
+if TYPE_CHECKING:
+    from penstock.stores.redis.counters import RedisCounters
+    from penstock.stores.redis.node import Node
+
+
+class Question(Request):
+    """A request that knows its counters, which know its policy when it is sent."""
+
+    __slots__ = ("counters", "name")
+
+    def __init__(
+        self,
+        counters: RedisCounters,
+        name: str,
+        verb: str = HIT,
+        cost: int = 1,
+        mark: int = NO_MARK,
+        kept: int = 0,
+        size: int = 1,
+    ) -> None:
+        super().__init__(counters.redis_key(name), NO_POLICY, verb, cost, mark, kept, size)
+        self.counters = counters
+        self.name = name
+
+
+NO_POLICY = Policy.__new__(Policy)
+
+
+class Ticket(Question):
+    """The question, or the first of a group that passes as a whole; who waits, until when."""
+
+    __slots__ = ("alone", "asking", "due", "members", "node", "slot", "tries")
+
+    # The others of its group.
+    members: Sequence[Question]
+
+    def __init__(
+        self,
+        counters: RedisCounters,
+        name: str,
+        verb: str = HIT,
+        cost: int = 1,
+        mark: int = NO_MARK,
+        kept: int = 0,
+        members: Sequence[Question] = (),
+    ) -> None:
+        super().__init__(counters, name, verb, cost, mark, kept, 1 + len(members))
+        self.members = members
+        self.due = 0.0
+        self.node: Node | None = None
+        self.slot = 0
+        self.tries = 0
+        self.alone = False  # in a call of its own
+        self.asking = False  # of a node that is just getting the slot
+
+    @property
+    def questions(self) -> list[Question]:
+        return [self, *self.members]
+
+    @property
+    def settled(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def abandoned(self) -> bool:
+        """Whoever waited left of their own accord and was told nothing."""
+        return False
+
+    @property
+    def outcome(self) -> Any:
+        """Its answer; None if it has none, or an error."""
+        return None
+
+    def settle(self, answer: Any) -> None:
+        raise NotImplementedError
+
+    def fail(self, error: Exception) -> None:
+        raise NotImplementedError
+
+
+# Where a thread waits, and what it is told there.
+Seat = SimpleQueue[str]
+SETTLED = "settled"
+DRIVE = "drive"
+
+
+class TaskTicket(Ticket):
+    """For a coroutine, which awaits ``future``."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.future: asyncio.Future[Any] = loop.create_future()
+
+    @property
+    def settled(self) -> bool:
+        return self.future.done()
+
+    @property
+    def abandoned(self) -> bool:
+        return self.future.cancelled()
+
+    @property
+    def outcome(self) -> Any:
+        future = self.future
+        decided = future.done() and not future.cancelled() and future.exception() is None
+        return future.result() if decided else None
+
+    def settle(self, answer: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class ThreadTicket(Ticket):
+    """For a thread, which sits and waits for a word: see turns.py."""
+
+    __slots__ = ("_answer", "_claims", "_error", "driver", "seat", "told")
+
+    def __init__(self, seat: Seat, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.seat = seat
+        self.driver: Callable[[], None] | None = None  # what stops the thread that drives
+        self._answer: Any = None
+        self._error: Exception | None = None
+        self._claims = [None]  # whoever pops it settles the ticket: atomic under any threads
+        self.told = False  # and then its answer is written, which is another moment
+
+    @property
+    def settled(self) -> bool:
+        return not self._claims
+
+    @property
+    def outcome(self) -> Any:
+        return self._answer
+
+    def settle(self, answer: Any) -> None:
+        if self._claim():
+            self._answer = answer
+            self._tell()
+
+    def fail(self, error: Exception) -> None:
+        if self._claim():
+            self._error = error
+            self._tell()
+
+    def _claim(self) -> bool:
+        try:
+            self._claims.pop()
+        except IndexError:
+            return False
+        return True
+
+    def _tell(self) -> None:
+        self.told = True
+        self.seat.put(SETTLED)
+        if self.driver is not None:
+            self.driver()
+
+    def result(self) -> Any:
+        """Its answer, once it is told."""
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
+def joined(answers: list[Answer]) -> Any:
+    """A group's answer: the decisions of its members, or the one thing that prevented them.
+
+    When it was refused, these are the decisions of those members that refused.
+    """
+    for answer in answers:
+        if isinstance(answer, Exception) or answer is LATE or answer is REFRESH:
+            return answer
+    return [answer for answer in answers if answer is not SPARED]
+
+
+class LooseTicket(Ticket):
+    """For nobody: what the store does on its own account."""
+
+    __slots__ = ()
+
+    @property
+    def settled(self) -> bool:
+        return False
+
+    def settle(self, answer: Any) -> None:
+        """Nobody waits."""
+
+    def fail(self, error: Exception) -> None:
+        """Nobody waits."""

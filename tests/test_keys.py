@@ -1,0 +1,50 @@
+"""Keys of a shared store: readable, and no two sets of parts make the same one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import InvalidKey, keys
+
+CASES = [
+    ("user:42", "user:42", "user%3A42"),
+    ("100/minute burst 200", "100/minute%20burst%20200", "100/minute%20burst%20200"),
+    ("a{b}c", "a%7Bb%7Dc", "a%7Bb%7Dc"),
+    ("50%", "50%25", "50%25"),
+    ("line\nbreak\x00", "line%0Abreak%00", "line%0Abreak%00"),
+    ('it\'s "so" \\', "it%27s%20%22so%22%20%5C", "it%27s%20%22so%22%20%5C"),
+    ("日本", "日本", "日本"),
+]
+
+
+@pytest.mark.parametrize(("text", "last", "inside"), CASES)
+def test_escapes_what_cannot_be_read_or_would_mislead(text: str, last: str, inside: str) -> None:
+    assert keys.last_part(text) == last
+    assert keys.part(text) == inside
+
+
+def unescaped(text: str) -> str:
+    pieces = text.split("%")
+    return pieces[0] + "".join(chr(int(piece[:2], 16)) + piece[2:] for piece in pieces[1:])
+
+
+@given(st.text(st.characters()))  # lone surrogates among them
+def test_nothing_is_lost(text: str) -> None:
+    assert unescaped(keys.last_part(text)) == text
+    assert unescaped(keys.part(text)) == text
+    assert keys.encode(text).decode("utf-8", "surrogatepass") == text
+
+
+@given(st.lists(st.tuples(st.text(min_size=1), st.text(min_size=1)), min_size=2, max_size=2))
+def test_different_parts_make_different_keys(both: list[tuple[str, str]]) -> None:
+    made = {f"{keys.part(limit)}:{keys.last_part(key)}" for limit, key in both}
+    assert len(made) == len(set(both))
+
+
+def test_a_prefix_is_some_text() -> None:
+    assert keys.check_prefix("shop:eu {1}") == "shop:eu%20%7B1%7D"
+    for wrong in ("", None, b"x", 7):
+        with pytest.raises(InvalidKey, match="a prefix is a non-empty str"):
+            keys.check_prefix(wrong)
