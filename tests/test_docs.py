@@ -7,14 +7,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from stores.redis_server import NO_SERVER, running_server
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 
+_REDIS = "redis://localhost:6379"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.S | re.M)
 _LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -23,12 +27,28 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@pytest.fixture(scope="module")
+def redis_url() -> Iterator[str | None]:
+    with running_server() as url:
+        yield url
+
+
+def _at_a_real_server(text: str, request: pytest.FixtureRequest) -> str:
+    """Where a page names the usual address, it gets a server that exists."""
+    if _REDIS not in text:
+        return text
+    url = request.getfixturevalue("redis_url")
+    if url is None:
+        pytest.skip(NO_SERVER)
+    return text.replace(f"{_REDIS}/0", _REDIS).replace(_REDIS, url)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_the_code_of_a_page_runs_from_top_to_bottom(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = page.read_text()
+    text = _at_a_real_server(page.read_text(), request)
     names: dict[str, object] = {"__name__": "__docs__"}
     for block in _BLOCK.finditer(text):
         source, line = block.group(1), text[: block.start()].count("\n") + 1
@@ -55,10 +75,13 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=_name)
-def test_an_example_runs_as_it_is(example: Path) -> None:
+def test_an_example_runs_as_it_is(example: Path, request: pytest.FixtureRequest) -> None:
+    environment = dict(os.environ)
+    if _REDIS in example.read_text():
+        environment["REDIS_URL"] = _at_a_real_server(_REDIS, request)
     done = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
-        capture_output=True, text=True, timeout=60, env=dict(os.environ),
+        capture_output=True, text=True, timeout=60, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

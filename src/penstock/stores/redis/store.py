@@ -212,7 +212,7 @@ class RedisStore(Store):
         self._hooks.remove(hook)
 
     def close(self) -> None:
-        """Close all connections. Who is still waiting gets a degraded answer."""
+        """Close all connections, for good. Who is still waiting gets a degraded answer."""
         self._closed = True
         turns, self._turns = self._turns, None
         if turns is not None:
@@ -224,8 +224,11 @@ class RedisStore(Store):
         self._last = (None, None)
 
     async def close_async(self) -> None:
-        """The same from a coroutine: its own loop's connections are closed on return."""
-        self.close()
+        """Close the connections of this event loop; threads and other loops go on."""
+        engine = self._engines.pop(asyncio.get_running_loop(), None)
+        self._last = (None, None)
+        if engine is not None:
+            engine.close()
         await asyncio.sleep(0)  # transports close in a call of their own
 
     def __enter__(self) -> RedisStore:
