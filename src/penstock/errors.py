@@ -11,11 +11,13 @@
      |    +-- UnsupportedLimit         a limit that this store cannot hold
      |    +-- StoreUnavailable         a shared store that does not answer
      |    +-- ForeignValue             a key in a shared store that holds something else
+     +-- RulesError     (ValueError)   rules that cannot be used; lists all problems
      +-- LimitExceeded                 a guarded call was refused; carries the Decision
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,6 +62,20 @@ class StoreUnavailable(StoreError):
 
 class ForeignValue(StoreError):
     """A key in a shared store holds something that Penstock did not write there."""
+
+
+class RulesError(PenstockError, ValueError):
+    """Rules that cannot be used.
+
+    ``problems`` lists all that is wrong, each with its file, line and column.
+    """
+
+    def __init__(self, problems: str | Sequence[object]) -> None:
+        self.problems: list[object] = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    def __reduce__(self) -> tuple[type[RulesError], tuple[list[object]]]:
+        return RulesError, (self.problems,)
 
 
 class LimitExceeded(PenstockError):

@@ -1,0 +1,90 @@
+"""Lists of values: exact ones and networks; and the networks that share one counter."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from penstock.errors import RulesError
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class ValueList:
+    """Exact texts, and networks in CIDR notation, in which an address is looked up.
+
+    Cost does not grow with the number of entries: texts are hashed, networks too, one
+    table for each length that occurs.
+    """
+
+    __slots__ = ("_networks", "entries", "texts")
+
+    def __init__(self, entries: Iterable[str] = ()) -> None:
+        self.entries = tuple(dict.fromkeys(entries))
+        tables: dict[tuple[int, int], set[int]] = {}
+        texts: set[str] = set()
+        for entry in self.entries:
+            network = as_network(entry)
+            if network is None:
+                texts.add(entry)
+            else:
+                shift = network.max_prefixlen - network.prefixlen
+                table = tables.setdefault((network.version, shift), set())
+                table.add(int(network.network_address) >> shift)
+        self.texts = frozenset(texts)
+        self._networks = tuple((*where, frozenset(table)) for where, table in tables.items())
+
+    def __contains__(self, value: str) -> bool:
+        if value in self.texts:
+            return True
+        if not self._networks:
+            return False
+        address = as_address(value)
+        if address is None:
+            return False
+        number, version = int(address), address.version
+        return any(
+            version == of and number >> shift in table for of, shift, table in self._networks
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __repr__(self) -> str:
+        return f"ValueList({list(self.entries)!r})"
+
+
+def as_network(text: str) -> Network | None:
+    """A network in CIDR notation; None for other texts, a path with slashes among them."""
+    address, slash, length = text.partition("/")
+    if not slash or not length.isascii() or not length.isdigit():
+        return None
+    if as_address(address) is None:
+        return None
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise RulesError(f"{text!r} is no network: its length is too large") from None
+
+
+def as_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address, an IPv4 one in IPv6 clothes as what it is; None if it is none."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address if mapped is None else mapped
+
+
+def network_of(value: str, lengths: tuple[int, int]) -> str:
+    """The network that an address shares its counter with; other values stand for themselves."""
+    address = as_address(value)
+    if address is None:
+        return value
+    bits, length = address.max_prefixlen, lengths[0 if address.version == 4 else 1]
+    start = int(address) >> (bits - length) << (bits - length)
+    return f"{type(address)(start)}/{length}"

@@ -1,0 +1,122 @@
+"""The model: what a file of rules says, checked, and frozen from then on.
+
+::
+
+    RuleSet ── Domain ── Step ── Step ── Rule ── RuleLimit ── Limit
+                one a     one a descriptor   what applies
+                domain    of the file        when it matched
+
+A `Step` is one entry of the ``descriptors`` in a file: it matches one pair of a request's
+descriptor. The last pair must end at a step with a `Rule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import time
+
+from penstock.limit import Limit
+from penstock.rules.lists import ValueList
+from penstock.rules.problems import Place
+
+ENFORCE, SHADOW, OFF = "enforce", "shadow", "off"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLimit:
+    """One limit of a rule. ``name`` is what ``replaces``, metrics and switches know it by."""
+
+    limit: Limit
+    name: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """Limits by tier: the value of the pair ``by`` says which; others get the ``default``."""
+
+    by: str
+    tiers: Mapping[str, tuple[RuleLimit, ...]]
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A stable ``percent`` of keys gets other limits. ``salt`` chooses which keys."""
+
+    percent: float
+    limits: tuple[RuleLimit, ...]
+    salt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Other limits at some hours: from ``start`` to before ``end``, which may be past midnight."""
+
+    days: frozenset[int]  # Monday is 0; the day on which it starts
+    start: time
+    end: time
+    zone: str
+    limits: tuple[RuleLimit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What applies to a descriptor that ends at a step."""
+
+    id: str  # "api/plan=free/user": unique, readable, the same after a reload
+    place: Place
+    limits: tuple[RuleLimit, ...] = ()
+    unlimited: bool = False
+    closed: bool = False  # zero requests per unit: refuses everything
+    shadow: bool = False
+    quota: bool = False
+    replaces: frozenset[str] = frozenset()
+    cost: int = 1
+    plans: Plans | None = None
+    split: Split | None = None
+    schedule: tuple[Period, ...] = ()
+    detailed_metric: bool = False
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One descriptor of the file.
+
+    ``value`` is None for any value, else the text, in which ``*`` stands for any characters.
+    """
+
+    key: str
+    value: str | None
+    place: Place
+    rule: Rule | None = None
+    children: tuple[Step, ...] = ()
+    group: tuple[int, int] | None = None  # lengths of the IPv4 and IPv6 networks that share
+    allow: ValueList | None = None
+    deny: ValueList | None = None
+    share_threshold: bool = False
+    value_to_metric: bool = False
+
+    @property
+    def is_wildcard(self) -> bool:
+        return self.value is not None and "*" in self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    name: str
+    place: Place
+    steps: tuple[Step, ...]
+    # For the whole domain, by key: who is never counted, and who is always refused.
+    allow: Mapping[str, ValueList] = field(default_factory=dict)
+    deny: Mapping[str, ValueList] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """All domains, by name; with the files that they came from."""
+
+    domains: Mapping[str, Domain]
+    files: tuple[str, ...] = ()
