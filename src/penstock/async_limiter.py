@@ -14,7 +14,7 @@ from penstock.limit import Limit
 from penstock.limiter import Limiter
 from penstock.request import Wanted, merge, several
 from penstock.reservation import AsyncReservation
-from penstock.stores.base import Store
+from penstock.stores.base import Store, speaking
 
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 
@@ -62,7 +62,7 @@ class AsyncLimiter:
     async def hit_all(self, wanted: Iterable[Wanted]) -> Decision:
         """All of several limits pass, or nothing is taken from any: see `Limiter.hit_all`."""
         limiter = self._limiter
-        return await limiter.store.hit_all_async(merge(limiter.counters, wanted))
+        return speaking(await limiter.store.hit_each_async(merge(limiter.counters, wanted)))
 
     async def refund(self, key: str, cost: int = 1, limit: Limit | str | None = None) -> None:
         """Give units back, never beyond full."""

@@ -14,7 +14,7 @@ from penstock.limit import Limit, as_limit
 from penstock.line import Line, TaskTicket, ThreadTicket
 from penstock.request import Wanted, merge, several, timeout_ns
 from penstock.reservation import Reservation
-from penstock.stores.base import Counters, Store, check_cost, check_key
+from penstock.stores.base import Counters, Store, check_cost, check_key, speaking
 from penstock.stores.memory import MemoryStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,7 +64,7 @@ class Limiter:
         one that refused (with the longest wait, if there are several), or the one
         with the least remaining.
         """
-        return self.store.hit_all(merge(self.counters, wanted))
+        return speaking(self.store.hit_each(merge(self.counters, wanted)))
 
     def wait(
         self,

@@ -361,8 +361,8 @@ cdef class MappedCounters(Counters):
             row[at] = self.algorithm.most_words - (at - 1)
 
 
-def hit_all(list wanted):
-    """See `Store.hit_all`; every item's counters are `MappedCounters` of one store."""
+def hit_each(list wanted):
+    """See `Store.hit_each`; every item's counters are `MappedCounters` of one store."""
     cdef list items = [
         (
             counters,
@@ -376,18 +376,16 @@ def hit_all(list wanted):
         (<MappedCounters> counters).stripe_of(h) for counters, h, _ in items
     })
     cdef list made = [new_decision((<MappedCounters> counters).limit) for counters, _, _ in items]
-    cdef Decision best
-    while True:
-        best = try_all(items, made, stripes)
-        if best is not None:
-            return best
+    while not try_each(items, made, stripes):
+        pass
+    return made
 
 
-cdef Decision try_all(list items, list made, list stripes):
-    """Decide on all under their locks; None: a calendar had to be turned first."""
+cdef bint try_each(list items, list made, list stripes) except -1:
+    """Decide on all under their locks; False: a calendar had to be turned first."""
     cdef MappedCounters counters = items[0][0]
     cdef Mapped mapped = counters.mapped
-    cdef Decision best = None, out
+    cdef Decision out
     cdef bint refused = False
     cdef int64_t stripe
     cdef Py_ssize_t at, taken, held = 0
@@ -416,10 +414,9 @@ cdef Decision try_all(list items, list made, list stripes):
                 # A limit that refuses takes nothing, but it may want to know (lockout).
                 if not refused or not out._allowed:
                     counters.take(h, cost, moments[at], counters.stripe_of(h), out)
-                    best = pick(best, out)
-            return best
+            return True
     finally:
         for taken in range(held):
             mapped.give(stripes[taken])
     counters.algorithm.refresh(moments[at])
-    return None
+    return False

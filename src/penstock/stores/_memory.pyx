@@ -212,10 +212,10 @@ cdef inline int64_t whole(cost) except -1:
     return 1 if cost is ONE else check_cost(cost)
 
 
-def hit_all(list wanted):
-    """See `Store.hit_all`; every item's counters are `MemoryCounters`."""
+def hit_each(list wanted):
+    """See `Store.hit_each`; every item's counters are `MemoryCounters`."""
     cdef MemoryCounters counters
-    cdef Decision best = None, seen
+    cdef Decision seen
     cdef bint refused = False
     cdef Py_ssize_t at, count = len(wanted)
     cdef list items = [
@@ -236,5 +236,5 @@ def hit_all(list wanted):
         # A limit that refuses takes nothing, but it may want to know (lockout).
         if not refused or not seen._allowed:
             counters, h, cost, now = items[at]
-            best = pick(best, counters.take(h, cost, now))
-    return best
+            looked[at] = counters.take(h, cost, now)
+    return looked

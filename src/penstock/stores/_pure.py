@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.algorithms.words import NO_MARK, NO_ROOM, Words
 from penstock.decision import Decision, new_decision
-from penstock.stores.base import Counters, check_cost, pick
+from penstock.stores.base import Counters, check_cost
 
 
 class PureCounters(Counters):
@@ -113,10 +113,9 @@ class PureCounters(Counters):
             row[at] = words - (at - 1)
 
 
-def hit_all(wanted: list[tuple[PureCounters, str, int]]) -> Decision | None:
-    """See `Store.hit_all`; every item's counters are of one store."""
+def hit_each(wanted: list[tuple[PureCounters, str, int]]) -> list[Decision]:
+    """See `Store.hit_each`; every item's counters are of one store."""
     items = [(counters, counters.place(key), check_cost(cost)) for counters, key, cost in wanted]
-    best: Decision | None = None
     with items[0][0].locked():
         moments = [counters.ready() for counters, _, _ in items]
         looked = [
@@ -124,8 +123,8 @@ def hit_all(wanted: list[tuple[PureCounters, str, int]]) -> Decision | None:
             for (counters, place, cost), now in zip(items, moments, strict=True)
         ]
         refused = not all(looked)
-        for (counters, place, cost), now, seen in zip(items, moments, looked, strict=True):
-            # A limit that refuses takes nothing, but it may want to know (lockout).
-            if not refused or not seen:
-                best = pick(best, counters.take(place, cost, now))
-    return best
+        # A limit that refuses takes nothing, but it may want to know (lockout).
+        return [
+            counters.take(place, cost, now) if not refused or not seen else seen
+            for (counters, place, cost), now, seen in zip(items, moments, looked, strict=True)
+        ]

@@ -79,7 +79,7 @@ class Store:
     """Where state lives. A store of your own makes counters, and decides on several at once.
 
     ``waits`` says that its answers come from elsewhere: then coroutines get theirs by
-    `Counters.submit` and `hit_all_async`.
+    `Counters.submit` and `hit_each_async`.
     """
 
     waits = False
@@ -102,18 +102,17 @@ class Store:
         """New counters for a limit that this store sees for the first time."""
         raise NotImplementedError
 
-    def hit_all(self, wanted: list[tuple[Counters, str, int]]) -> Decision:
-        """All pass, or none is taken.
+    def hit_each(self, wanted: list[tuple[Counters, str, int]]) -> list[Decision]:
+        """All pass, or none is taken; a decision for each of them.
 
-        ``wanted`` names no key of the same limit twice. Returns the decision that
-        refused, the one with the longest wait if there are several; else the one
-        with the least remaining.
+        ``wanted`` names no key of the same limit twice. When one refuses, the decisions
+        of those that would have passed say what `Counters.peek` would.
         """
         raise NotImplementedError
 
-    async def hit_all_async(self, wanted: list[tuple[Counters, str, int]]) -> Decision:
-        """`hit_all` from a coroutine. A store that has to wait overrides it."""
-        return self.hit_all(wanted)
+    async def hit_each_async(self, wanted: list[tuple[Counters, str, int]]) -> list[Decision]:
+        """`hit_each` from a coroutine. A store that has to wait overrides it."""
+        return self.hit_each(wanted)
 
     def close(self) -> None:
         """Let go of files and connections. Stores without any have nothing to do."""
@@ -151,8 +150,21 @@ def check_cost(cost: object) -> int:
     return cost if cost < MOST_COST else MOST_COST
 
 
+def speaking(decisions: Iterable[Decision]) -> Decision:
+    """The one of several that speaks for the request: see `pick`."""
+    best: Decision | None = None
+    for decision in decisions:
+        best = pick(best, decision)
+    assert best is not None, "nothing was decided on"
+    return best
+
+
 def pick(best: Decision | None, decision: Decision) -> Decision:
-    """Of two decisions about one request, the one that speaks for it."""
+    """Of two decisions about one request, the one that speaks for it.
+
+    The one that refused, with the longest wait if both did; else the one with the
+    least remaining.
+    """
     if best is None or (best.allowed and not decision.allowed):
         return decision
     if decision.allowed:

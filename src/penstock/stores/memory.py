@@ -11,12 +11,12 @@ from penstock.limit import Limit
 from penstock.stores.base import Counters, Store, check_clock
 
 if COMPILED and not TYPE_CHECKING:
-    from penstock.stores._memory import MemoryCounters, hit_all
+    from penstock.stores._memory import MemoryCounters, hit_each
     from penstock.stores._table import Bound
 else:
     from penstock.stores._dict import Bound
     from penstock.stores._dict import DictCounters as MemoryCounters
-    from penstock.stores._pure import hit_all
+    from penstock.stores._pure import hit_each
 
 DEFAULT_MAX_KEYS = 1_000_000
 MOST_KEYS = 2**40
@@ -46,10 +46,9 @@ class MemoryStore(Store):
     def make_counters(self, limit: Limit) -> Counters:
         return MemoryCounters(limit, self._clock, self._bound)
 
-    def hit_all(self, wanted: list[tuple[Any, str, int]]) -> Decision:
-        decision = hit_all(wanted)
-        assert decision is not None
-        return decision
+    def hit_each(self, wanted: list[tuple[Any, str, int]]) -> list[Decision]:
+        decisions: list[Decision] = hit_each(wanted)
+        return decisions
 
     def sweep(self, segments: int = 64) -> int:
         """Give back memory of expired keys without waiting for traffic to do it.

@@ -36,10 +36,10 @@ if LINUX:
     import fcntl
 
     if COMPILED and not TYPE_CHECKING:
-        from penstock.stores._mapped import Mapped, MappedCounters, hit_all
+        from penstock.stores._mapped import Mapped, MappedCounters, hit_each
     else:
         from penstock.stores._mapped_pure import Mapped, MappedCounters
-        from penstock.stores._pure import hit_all
+        from penstock.stores._pure import hit_each
 
 _CORE = COMPILED_CORE if COMPILED else PURE_CORE
 
@@ -99,10 +99,9 @@ class SharedMemoryStore(Store):
         ).digest()
         return MappedCounters(limit, self._clock, self._mapped, secret)
 
-    def hit_all(self, wanted: list[tuple[Any, str, int]]) -> Decision:
-        decision = hit_all(wanted)
-        assert decision is not None
-        return decision
+    def hit_each(self, wanted: list[tuple[Any, str, int]]) -> list[Decision]:
+        decisions: list[Decision] = hit_each(wanted)
+        return decisions
 
     @property
     def path(self) -> Path:

@@ -179,6 +179,17 @@ class StoreConformance:
         assert refused.limit == small
         assert limiter.peek("u", large).remaining == 9
 
+    def test_hit_each_says_what_each_of_them_would(self) -> None:
+        limiter, _ = self.limiter("5/minute")
+        store = limiter.store
+        small, large = (store.counters(limit) for limit in (Limit(1, "hour"), Limit(10, "hour")))
+        wanted = [(large, "u", 4), (small, "ip", 1), (large, "v", 1)]
+        passed = store.hit_each(wanted)
+        assert [(d.allowed, d.remaining) for d in passed] == [(True, 6), (True, 0), (True, 9)]
+        refused = store.hit_each(wanted)
+        assert [(d.allowed, d.remaining) for d in refused] == [(True, 6), (False, 0), (True, 9)]
+        assert [d.limit for d in refused] == [large.limit, small.limit, large.limit]
+
     def test_hit_all_adds_up_what_names_one_key_twice(self) -> None:
         limiter, _ = self.limiter("5/minute")
         assert not limiter.hit_all([("u", None, 3), ("u", None, 3)])

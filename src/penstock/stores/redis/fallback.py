@@ -94,7 +94,7 @@ class Fallback:
             if decision:
                 counters = question.counters
                 self.refund_here(counters, question.name, question.cost, decision._mark, 0)
-        return [decision for decision in decisions if not decision]
+        return decisions
 
     def counters(self, limit: Limit) -> Counters:
         found = self._shares.get(limit)

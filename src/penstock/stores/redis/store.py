@@ -20,7 +20,7 @@ from penstock.durations import Duration, parse_duration
 from penstock.errors import StoreError
 from penstock.events import Event, Hook, Hooks, StoreDown, StoreUp
 from penstock.limit import Limit, check_policy, check_share
-from penstock.stores.base import Counters, Store, check_cost, check_key, pick
+from penstock.stores.base import Counters, Store, check_cost, check_key
 from penstock.stores.redis.address import read_target
 from penstock.stores.redis.breaker import CLOSED, HALF_OPEN, OPEN
 from penstock.stores.redis.counters import RedisCounters, Tag
@@ -37,11 +37,13 @@ from penstock.stores.redis.ticket import (
     Ticket,
 )
 from penstock.stores.redis.turns import Turns
-from penstock.stores.redis.wire import HIT, REFUND
+from penstock.stores.redis.wire import HIT, PEEK, REFUND, SPARED
 
 logger = logging.getLogger("penstock.redis")
 
 Wanted = tuple[Counters, str, int]
+# What a ticket is made of, its other members, and where they stood in what was wanted.
+Group = tuple[tuple[Any, ...], list[Question], list[int]]
 
 
 class RedisStore(Store):
@@ -138,20 +140,28 @@ class RedisStore(Store):
             engine = self._engine(ticket.future.get_loop())
         engine.put(ticket)
 
-    def hit_all(self, wanted: list[Wanted]) -> Decision:
+    def hit_each(self, wanted: list[Wanted]) -> list[Decision]:
         seat: Seat = Seat()
-        tickets = [ThreadTicket(seat, *first, members=rest) for first, rest in self._groups(wanted)]
+        groups = self._groups(wanted)
+        tickets = [ThreadTicket(seat, *first, members=rest) for first, rest, _ in groups]
         try:
             found = self.ask(tickets, seat)
         finally:
             spare = _refunds(tickets, [ticket.outcome for ticket in tickets])
             if spare:
                 self.ask([ThreadTicket(seat, *refund) for refund in spare], seat)
-        return _speaking(found)
+        decisions = _in_order(groups, found)
+        spared = [at for at, decision in enumerate(decisions) if decision is SPARED]
+        if spared:
+            looks = [ThreadTicket(seat, *_look(wanted[at])) for at in spared]
+            for at, decision in zip(spared, self.ask(looks, seat), strict=True):
+                decisions[at] = decision
+        return decisions
 
-    async def hit_all_async(self, wanted: list[Wanted]) -> Decision:
+    async def hit_each_async(self, wanted: list[Wanted]) -> list[Decision]:
         loop = asyncio.get_running_loop()
-        tickets = [TaskTicket(loop, *first, members=rest) for first, rest in self._groups(wanted)]
+        groups = self._groups(wanted)
+        tickets = [TaskTicket(loop, *first, members=rest) for first, rest, _ in groups]
         for ticket in tickets:
             self.put(ticket)
         engine = self._engine(loop)
@@ -166,20 +176,30 @@ class RedisStore(Store):
         finally:
             for refund in _refunds(tickets, [ticket.outcome for ticket in tickets]):
                 engine.put(LooseTicket(*refund))
-        return _speaking(found)
+        decisions = _in_order(groups, found)
+        spared = [at for at, decision in enumerate(decisions) if decision is SPARED]
+        if spared:
+            looks = [TaskTicket(loop, *_look(wanted[at])) for at in spared]
+            for ticket in looks:
+                self.put(ticket)
+            for at, ticket in zip(spared, looks, strict=True):
+                decisions[at] = await ticket.future
+        return decisions
 
-    def _groups(self, wanted: list[Wanted]) -> list[tuple[tuple[Any, ...], list[Question]]]:
+    def _groups(self, wanted: list[Wanted]) -> list[Group]:
         """What can be decided as a whole: all of it, or in a cluster what shares a slot."""
-        by_slot: dict[int, list[Question]] = {}
-        for counters, key, cost in wanted:
+        by_slot: dict[int, list[tuple[int, Question]]] = {}
+        for at, (counters, key, cost) in enumerate(wanted):
             assert isinstance(counters, RedisCounters)
             question = Question(counters, check_key(key), HIT, check_cost(cost), size=0)
             slot = key_slot(question.key) if self._settings.target.kind == "cluster" else 0
-            by_slot.setdefault(slot, []).append(question)
-        return [
-            ((first.counters, first.name, HIT, first.cost), rest)
-            for first, *rest in by_slot.values()
-        ]
+            by_slot.setdefault(slot, []).append((at, question))
+        groups = []
+        for members in by_slot.values():
+            (_, first), *rest = members
+            told = (first.counters, first.name, HIT, first.cost)
+            groups.append((told, [question for _, question in rest], [at for at, _ in members]))
+        return groups
 
     # The connection ------------------------------------------------------------------
 
@@ -316,11 +336,12 @@ def _as_tag(tag: str | Tag | None) -> Tag | None:
 def _refunds(tickets: Sequence[Ticket], found: Sequence[Any]) -> list[tuple[Any, ...]]:
     """What must be given back when some groups were decided and not all were allowed."""
     groups = [_decisions(answer) for answer in found]
-    if all(group and all(group) for group in groups):
+    taken = [bool(group) and all(group) for group in groups]
+    if all(taken):
         return []
     refunds: list[tuple[Any, ...]] = []
-    for ticket, group in zip(tickets, groups, strict=True):
-        if group and all(group):
+    for ticket, group, took in zip(tickets, groups, taken, strict=True):
+        if took:
             for question, decision in zip(ticket.questions, group, strict=True):
                 if decision.degraded:
                     question.counters.refund(question.name, question.cost, decision._mark)
@@ -338,14 +359,20 @@ def _decisions(answer: Any) -> list[Decision]:
     return answer if isinstance(answer, list) else []
 
 
-def _speaking(found: Sequence[Any]) -> Decision:
-    """The decision that speaks for the whole request."""
-    best: Decision | None = None
-    for answer in found:
-        for decision in _decisions(answer):
-            best = pick(best, decision)
-    assert best is not None
-    return best
+def _in_order(groups: list[Group], found: Sequence[Any]) -> list[Any]:
+    """The decisions of all groups, as they were asked for."""
+    placed = [
+        (at, decision)
+        for (_, _, places), answer in zip(groups, found, strict=True)
+        for at, decision in zip(places, _decisions(answer), strict=True)
+    ]
+    return [decision for _, decision in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _look(wanted: Wanted) -> tuple[Any, ...]:
+    """A look at what would have passed, had another one not refused."""
+    counters, key, cost = wanted
+    return counters, key, PEEK, check_cost(cost)
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.algorithms.words import NO_MARK
 from penstock.stores.redis.script import Policy
-from penstock.stores.redis.wire import HIT, LATE, REFRESH, SPARED, Answer, Request
+from penstock.stores.redis.wire import HIT, LATE, REFRESH, Answer, Request
 
 if TYPE_CHECKING:
     from penstock.stores.redis.counters import RedisCounters
@@ -188,12 +188,12 @@ class ThreadTicket(Ticket):
 def joined(answers: list[Answer]) -> Any:
     """A group's answer: the decisions of its members, or the one thing that prevented them.
 
-    When it was refused, these are the decisions of those members that refused.
+    When it was refused, members that would have passed have `SPARED` for a decision.
     """
     for answer in answers:
         if isinstance(answer, Exception) or answer is LATE or answer is REFRESH:
             return answer
-    return [answer for answer in answers if answer is not SPARED]
+    return answers
 
 
 class LooseTicket(Ticket):
