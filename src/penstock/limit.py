@@ -8,6 +8,7 @@ that nothing behind it has to doubt it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from penstock import durations, limit_text
@@ -158,6 +159,26 @@ class Limit:
             return cls(amount, per, **options)
         except LimitError as error:
             raise LimitError(f"{text!r}: {error}") from None
+
+    def changed(self, **changes: Any) -> Limit:
+        """A limit like this one, but for some arguments; None takes an option away."""
+        own: dict[str, Any] = {
+            "amount": self.amount,
+            "per": f"{self.period_ns}ns",
+            "algorithm": self.algorithm,
+            "burst": self.burst if "burst" in ALGORITHMS[self.algorithm] else None,
+            "debt": self.debt or None,
+            "align": self.align,
+            "tz": self.tz,
+            "cells": self.cells or None,
+            "count_rejected": self.count_rejected or None,
+            "lockout": f"{self.lockout_ns}ns" if self.lockout_ns else None,
+            "soft": self.soft,
+            "warm_up": f"{self.warm_up_ns}ns" if self.warm_up_ns else None,
+            "on_failure": self.on_failure,
+            "share": self.share,
+        }
+        return Limit(**{**own, **changes})
 
     @property
     def interval_ns(self) -> int:

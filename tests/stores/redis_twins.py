@@ -176,11 +176,11 @@ def exact(limit: Limit) -> bool:
         found = redis_script.policy(limit, START, START).rule
     except UnsupportedLimit:
         return False
-    while "inner" in found:
-        found = found["inner"]
+    while found.inner is not None:
+        found = found.inner
     if limit.algorithm == "sliding_window":
-        return found["shift"] == 0
-    return found.get("interval", limit.interval_ns) == limit.interval_ns
+        return found.numbers["tick"] == 1
+    return found.numbers.get("interval", limit.interval_ns) == limit.interval_ns
 
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {

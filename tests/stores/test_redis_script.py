@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
+import struct
 import time
 from typing import Any
 
@@ -30,10 +32,17 @@ from stores.redis_twins import (
 # What is left behind ------------------------------------------------------------
 
 
+def row_of(value: bytes) -> tuple[str, int, list[float]]:
+    """Its rule's letter, its second, its words."""
+    count = (len(value) - 9) // 8
+    letter, second, *words = struct.unpack(f"<cd{count}d", value)
+    return letter.decode(), int(second), words
+
+
 def end_of(value: bytes) -> int:
     """When a row ends, in nanoseconds since 1970."""
-    second, first = value.split()[:2]
-    return int(second) * SECOND + int(first)
+    _, second, words = row_of(value)
+    return second * SECOND + int(words[0])
 
 
 @pytest.mark.parametrize("text", StoreConformance.limits)
@@ -56,31 +65,47 @@ def test_expiry_is_always_set_and_rounded_up(server: Server, text: str, moment: 
 
 
 @pytest.mark.parametrize("text", StoreConformance.limits)
-def test_values_are_readable(server: Server, text: str) -> None:
+def test_words_are_whole(server: Server, text: str) -> None:
     limit, key = Limit.parse(text), server.key()
     for step in range(8):
         Script(server.sha[True]).call(server.client, [Ask(START + step * SECOND, key, limit, HIT)])
-        value = server.client.get(key).decode()
-        assert re.fullmatch(r"\d{10}( (-|-?\d+))+", value), value
-        assert len(value) < 30 + 20 * 10
+        _, second, words = row_of(server.client.get(key))
+        assert second == START // SECOND + step or step >= 5
+        assert all(word == -math.inf or word.is_integer() for word in words)
+
+
+NO = -math.inf
+TIME = 1_704_067_200_123_456  # START, in microseconds
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
+    ("text", "letter", "words"),
     [
-        ("5/minute", "1704067200 24123456000"),
-        ("5/minute fixed_window", "1704067200 60000000000 2"),
-        ("5/minute sliding_window cells 2", "1704067200 90123456000 2 0 2 0 0"),
-        ("5/minute sliding_log", "1704067200 60123456000 123456000 2"),
-        ("5/minute lockout 1m", "1704067200 24123456000 - 24123456000"),
-        ("5/minute soft 1 for 1m", "1704067200 24123456000 - - 24123456000"),
-        ("1/minute soft 1 for 1m", "1704067200 120123456000 60123456000 120123456000 120123456000"),
+        ("5/minute", "B", [24_123_456_000]),
+        ("5/minute fixed_window", "F", [60_000_000_000, 2]),
+        ("5/minute sliding_window cells 2", "W", [90_123_456_000, 2, 1, 2, 0, 0]),
+        ("5/minute sliding_log", "H", [60_123_456_000, 2, 0, TIME, 2]),
+        ("5/minute lockout 1m", "L", [24_123_456_000, NO, 24_123_456_000]),
+        ("5/minute soft 1 for 1m", "S", [24_123_456_000, NO, NO, 24_123_456_000]),
+        ("1/minute soft 1 for 1m", "S", [120_123_456_000, 60_123_456_000] + 2 * [120_123_456_000]),
     ],
 )
-def test_what_a_value_looks_like(server: Server, text: str, value: str) -> None:
+def test_what_a_value_looks_like(
+    server: Server, text: str, letter: str, words: list[float]
+) -> None:
     key = server.key()
     Script(server.sha[True]).call(server.client, [Ask(START, key, Limit.parse(text), HIT, 2)])
-    assert server.client.get(key).decode() == value
+    assert row_of(server.client.get(key)) == (letter, 1_704_067_200, words)
+
+
+def test_a_value_can_be_looked_at_as_base_lua_says(server: Server) -> None:
+    key, limit = server.key(), Limit.parse("5/minute")
+    Script(server.sha[True]).call(server.client, [Ask(START, key, limit, HIT, 2)])
+    text = redis_script.script()
+    command = re.search(r'EVAL "(.*?)" 1 key', text, re.S)
+    assert command is not None
+    look = command[1].replace("\n--", "\n")
+    assert server.client.eval(look, 1, key) == b"1704067200 s + 24123456000 ns"
 
 
 def live(server: Server, asks: list[tuple[str, str, Any, int]]) -> list[Any]:
@@ -176,16 +201,47 @@ def test_a_batch_with_duplicate_keys_equals_single_calls(server: Server) -> None
 
 
 def test_each_decision_has_its_own_error(server: Server) -> None:
-    good, text, list_, row = (server.key() for _ in range(4))
-    server.client.set(text, "somebody else's")
+    good, text, list_ = (server.key() for _ in range(3))
+    server.client.set(text, "somebody else's!!")
     server.client.rpush(list_, 1)
-    server.client.set(row, "1704067200 1 2 3")
-    found = live(server, [(key, "5/hour", HIT, 1) for key in (good, text, list_, row, good)])
-    assert [found[at]["remaining"] for at in (0, 4)] == [4, 3]
-    assert [type(found[at]) for at in (1, 2, 3)] == [redis.ResponseError] * 3
+    found = live(server, [(key, "5/hour", HIT, 1) for key in (good, text, list_, good)])
+    assert [found[at]["remaining"] for at in (0, 3)] == [4, 3]
+    assert [type(found[at]) for at in (1, 2)] == [redis.ResponseError] * 2
     assert "not a row of token_bucket" in str(found[1])
     assert "WRONGTYPE" in str(found[2])
-    assert server.client.get(text) == b"somebody else's"
+    assert server.client.get(text) == b"somebody else's!!"
+
+
+@pytest.mark.parametrize(
+    ("text", "letter", "words"),
+    [
+        ("5/hour", b"", []),
+        ("5/hour", b"B", []),
+        ("5/hour", b"B", [START // SECOND]),
+        ("5/hour", b"B", [START // SECOND, 1, 1]),
+        ("5/hour", b"F", [START // SECOND, 1]),
+        ("5/hour fixed_window", b"F", [START // SECOND, 1]),
+        ("5/hour fixed_window soft 1 for 1m", b"W", [START // SECOND, 1, 1, 1, 1, 1]),
+        ("5/hour sliding_window cells 1", b"W", [START // SECOND, 1, 1, 1, 1]),
+        ("5/hour sliding_window cells 1", b"W", [START // SECOND, 1, 1, 0, 1, 1]),
+        ("5/hour sliding_window cells 1", b"W", [START // SECOND, 1, 1, 3, 1, 1]),
+        ("5/hour sliding_log", b"H", [START // SECOND, 1, 1]),
+        ("5/hour sliding_log", b"H", [START // SECOND, 1, 1, 0, 5]),
+        ("5/hour lockout 1m", b"L", [START // SECOND, 1]),
+        ("5/hour lockout 1m", b"L", [START // SECOND, 1, 1, 1, 1]),
+        ("5/hour soft 1 for 1m", b"S", [START // SECOND, 1, 1]),
+        ("5/hour soft 1 for 1m", b"S", [START // SECOND, 1, 1, 1]),
+    ],
+)
+def test_what_is_not_a_row_is_an_error_and_left_alone(
+    server: Server, text: str, letter: bytes, words: list[float]
+) -> None:
+    key, value = server.key(), letter + struct.pack(f"<{len(words)}d", *words)
+    server.client.set(key, value)
+    for verb in (HIT, PEEK, CHARGE, REFUND):
+        [found] = live(server, [(key, text, verb, 1)])
+        assert "not a row of" in str(found)
+    assert server.client.get(key) == value
 
 
 # Policies -------------------------------------------------------------------------
@@ -196,7 +252,8 @@ def test_each_decision_has_its_own_error(server: Server) -> None:
 def test_a_calendar_far_from_the_clients_is_refreshed(server: Server, unit: str, tz: str) -> None:
     limit = Limit.parse(f"5/{unit} fixed_window tz {tz}")
     told = redis_script.policy(limit, START)
-    before, start, end, after, last = (m * MICROSECOND for m in told.rule["calendar"])
+    names = ("before", "start", "end", "after", "last")
+    before, start, end, after, last = (told.rule.numbers[name] * MICROSECOND for name in names)
     assert before < start <= START < end < after < last
     for moment, finish in [
         (before - MICROSECOND, None), (before, start), (start - MICROSECOND, start),
@@ -237,12 +294,19 @@ def test_what_cannot_be_exact_is_refused(text: str, reason: str) -> None:
     assert str(error.value).startswith(str(Limit.parse(text)))
 
 
+@pytest.mark.parametrize("text", ["2001/hour sliding_log", "2000/hour sliding_log soft 1 for 1m"])
+def test_a_log_that_would_block_the_server_is_refused(text: str) -> None:
+    with pytest.raises(UnsupportedLimit, match=r"at most 2000; algorithm='sliding_window'"):
+        redis_script.policy(Limit.parse(text), START)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "1000/year", "1000/year fixed_window", "1000/year fixed_window tz Asia/Taipei",
         "1000/year sliding_window", "1000/year sliding_log", "1000000/second lockout 1y",
         "1000000000000/minute fixed_window", "1000000000/minute sliding_window cells 1000",
+        "2000/hour sliding_log", "1990/hour sliding_log soft 10 for 1m",
     ],
 )  # fmt: skip
 def test_what_people_write_is_supported(text: str) -> None:

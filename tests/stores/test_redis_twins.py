@@ -124,18 +124,19 @@ def test_limits_that_the_script_counts_more_coarsely(server: Server, text: str) 
     told = redis_script.policy(limit, START).rule
     reference, key = Reference(PURE), server.key()
     algorithm = reference.add(key, limit).algorithm
-    while "inner" in told:
-        told, algorithm = told["inner"], algorithm.inner
+    while told.inner is not None:
+        told, algorithm = told.inner, algorithm.inner
+    numbers = told.numbers
     if limit.algorithm == "sliding_window":
-        assert told["shift"] > algorithm.shift
-        algorithm.shift, algorithm.ticks = told["shift"], told["ticks"]
-        algorithm.width = told["ticks"] << told["shift"]
+        assert numbers["tick"] > 1 << algorithm.shift
+        algorithm.shift, algorithm.ticks = numbers["tick"].bit_length() - 1, numbers["ticks"]
+        algorithm.width = numbers["ticks"] * numbers["tick"]
         algorithm.memory = (limit.cells + 1) * algorithm.width
         assert algorithm.width * limit.cells <= limit.period_ns * 1.001
     else:
-        assert 0 < told["interval"] - algorithm.interval < 8
-        for name in ("interval", "capacity", "ceiling"):
-            setattr(algorithm, name, told[name])
+        assert 0 < numbers["interval"] - algorithm.interval < 8
+        algorithm.interval, algorithm.ceiling = numbers["interval"], numbers["ceiling"]
+        algorithm.capacity = numbers["burst"] * numbers["interval"]
     chance = random.Random(text)
     asks, expected = [], []
     for ask, answer in random_steps(chance, limit, key, 1_000, reference):

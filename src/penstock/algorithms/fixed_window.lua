@@ -1,48 +1,51 @@
--- Twin of fixed_window.py. Value: b end used
+-- Twin of fixed_window.py. Words: end used
 --
 -- Exact: units are at most MOST_USED = 4e12. Window ends are whole microseconds, found
 -- from microseconds since 1970 (1.7e15 < 2^53); relative to now they are multiples of
 -- 1000 ns and below 2^56, for windows of up to a year and the next one's end.
 
-local fixed_window = {}
-rules.fixed_window = fixed_window
-
 local MOST_USED = 4 * 10 ^ 12
 
--- Where the window ends that holds now, and the next one.
-function fixed_window.prepare(p)
-  if p.epoch then
-    local moment = now_s * 1000000 + now_us
-    p.finish = (p.epoch - moment % p.epoch) * 1000
-    p.next_finish = p.finish + p.epoch * 1000
-  elseif p.calendar then
-    local bounds = p.calendar
-    for index = 1, #bounds - 2 do
-      if since_1970(bounds[index]) <= 0 and since_1970(bounds[index + 1]) > 0 then
-        p.finish = since_1970(bounds[index + 1])
-        p.next_finish = since_1970(bounds[index + 2])
-        return true
-      end
+-- A policy has a period from the first hit on, or one from the epoch on, or the bounds of
+-- some calendar windows. For the latter two: where the window ends that holds now, and the
+-- next one.
+local function read(text, at)
+  local amount, period, epoch, bounds, after = words('<dddd', text, at)
+  local p = {most = amount, unit = 1, amount = amount, period = period}
+  if epoch > 0 then
+    p.finish = (epoch - time_us % epoch) * 1000
+    p.next_finish = p.finish + epoch * 1000
+  end
+  p.outdated = bounds > 0
+  for index = after, after + 8 * (bounds - 3), 8 do
+    local start, finish, next_finish = words('<ddd', text, index)
+    if since_1970(start) <= 0 and since_1970(finish) > 0 then
+      p.finish = since_1970(finish)
+      p.next_finish = since_1970(next_finish)
+      p.outdated = false
     end
+  end
+  return p, after + 8 * bounds
+end
+
+local function load(p, row, value, at, shift)
+  row.dirty = false
+  if not value then
+    row[1] = NONE
+    row[2] = 0
+    return true
+  end
+  if #value ~= at + 15 then
     return false
   end
+  local finish, used = words('<dd', value, at)
+  row[1] = finish + shift
+  row[2] = used
   return true
 end
 
-function fixed_window.blank(p)
-  return {NONE, 0, dirty = false}
-end
-
-function fixed_window.load(p, w, at, shift)
-  if #w ~= at + 1 then
-    return nil
-  end
-  return {w[at] + shift, w[at + 1], dirty = false}
-end
-
-function fixed_window.save(p, row, w)
-  w[#w + 1] = time_word(row[1])
-  w[#w + 1] = whole(row[2])
+local function save(p, row, before)
+  return pack('<c0dd', before, row[1] + elapsed, row[2])
 end
 
 -- End of the window that this key is counted in at `now`.
@@ -54,7 +57,7 @@ local function open_until(p, row, now)
   return p.finish or latest
 end
 
-function fixed_window.decide(p, row, cost, now, extra, take, out)
+local function decide(p, row, cost, now, extra, take, out)
   local finish = open_until(p, row, now)
   local used = row[1] > now and row[2] or 0
   out.unit = 1
@@ -84,17 +87,22 @@ function fixed_window.decide(p, row, cost, now, extra, take, out)
   return false
 end
 
-function fixed_window.charge(p, row, cost, now)
+local function charge(p, row, cost, now)
   local used = row[1] > now and row[2] or 0
   row[1] = open_until(p, row, now)
   row[2] = cost < MOST_USED - used and used + cost or MOST_USED
   row.dirty = true
 end
 
-function fixed_window.refund(p, row, cost, now, mark, kept)
+local function refund(p, row, cost, now, mark, kept)
   if row[1] <= now or (mark ~= nil and mark ~= row[1]) then
     return
   end
   row[2] = row[2] > cost and row[2] - cost or 0
   row.dirty = true
 end
+
+return {
+  letter = 'F', read = read, load = load, save = save,
+  decide = decide, charge = charge, refund = refund,
+}

@@ -1,29 +1,36 @@
--- Twin of lockout.py. Value: b end until, then the guarded algorithm's words
+-- Twin of lockout.py. Words: end until, then the guarded algorithm's own
 --
 -- Exact: the lockout is below 2^55, a multiple of 8 where it is above 2^53. An open door
--- is NONE, written '-', where Python has 0.
+-- is NONE where Python has 0.
 
-local lockout = {}
-rules.lockout = lockout
-
-function lockout.prepare(p)
-  p.guarded = rule_of(p.inner)
-  return p.guarded.prepare(p.inner)
+local function read(text, at, read_inner)
+  local length, after = words('<d', text, at)
+  local inner
+  inner, after = read_inner(text, after)
+  return {
+    most = inner.most, unit = inner.unit, length = length, inner = inner,
+    guarded = inner.rule, outdated = inner.outdated,
+  }, after
 end
 
-function lockout.blank(p)
-  return {NONE, NONE, inner = p.guarded.blank(p.inner)}
+local function load(p, row, value, at, shift)
+  row.dirty = false
+  row.inner = row.inner or {}
+  if not value then
+    row[1], row[2] = NONE, NONE
+    return p.guarded.load(p.inner, row.inner, value)
+  end
+  if #value < at + 15 then
+    return false
+  end
+  local finish, opens, after = words('<dd', value, at)
+  row[1], row[2] = finish + shift, opens + shift
+  return p.guarded.load(p.inner, row.inner, value, after, shift)
 end
 
-function lockout.load(p, w, at, shift)
-  local inner = #w > at + 1 and p.guarded.load(p.inner, w, at + 2, shift)
-  return inner and {w[at] + shift, w[at + 1] + shift, inner = inner}
-end
-
-function lockout.save(p, row, w)
-  w[#w + 1] = time_word(row[1])
-  w[#w + 1] = time_word(row[2])
-  p.guarded.save(p.inner, row.inner, w)
+local function save(p, row, before)
+  local own = pack('<c0dd', before, row[1] + elapsed, row[2] + elapsed)
+  return p.guarded.save(p.inner, row.inner, own)
 end
 
 -- When the door opens, or nil if it is open; a step back does not prolong it.
@@ -43,7 +50,7 @@ local function remember(row, opens)
   end
 end
 
-function lockout.decide(p, row, cost, now, extra, take, out)
+local function decide(p, row, cost, now, extra, take, out)
   local opens = locked_until(p, row, now)
   if opens == nil then
     local answer = p.guarded.decide(p.inner, row.inner, cost, now, extra, take, out)
@@ -76,7 +83,7 @@ function lockout.decide(p, row, cost, now, extra, take, out)
   return false
 end
 
-function lockout.charge(p, row, cost, now)
+local function charge(p, row, cost, now)
   if row[1] <= now then
     row[2] = NONE
   end
@@ -84,9 +91,14 @@ function lockout.charge(p, row, cost, now)
   remember(row, row[2])
 end
 
-function lockout.refund(p, row, cost, now, mark, kept)
+local function refund(p, row, cost, now, mark, kept)
   if row[1] > now then
     p.guarded.refund(p.inner, row.inner, cost, now, mark, kept)
     remember(row, row[2])
   end
 end
+
+return {
+  letter = 'L', read = read, load = load, save = save,
+  decide = decide, charge = charge, refund = refund,
+}

@@ -1,42 +1,61 @@
--- Twin of sliding_log.py. Value: b end time1 units1 time2 units2 ..., the oldest first
+-- Twin of sliding_log.py. Words: end units lag, then time1 units1 time2 units2 ..., the
+-- oldest first
+--
+-- The hits stay packed, and one is unpacked where it is looked at: a decision costs what it
+-- looks at, and some copies of the value. Their times are microseconds since 1970, as
+-- every time of a server is, so that they need not be written anew when now has moved.
+-- From each of them goes off the `lag`, which is what a clock that steps back adds to.
+--
+-- Measured (Valkey 9.1, 32 keys a call, of a server that decides 210 000 buckets a second): an
+-- allowed hit takes 8 us with 10 hits in the log, 12 with 100, 37 with 1000. Looking at
+-- each of 2000 takes 0.3 ms, dropping them 0.5, a refusal by lockout and soft limit, which look
+-- four times, 1.3. Hence `script.MOST_HITS`.
 --
 -- Exact: units are at most 4 * (amount + overrun) < 2^43, times lie within one period
 -- of now. Python's ring and its growing are a matter of its table and not needed here:
--- hits lie in two lists, `first` to `last`, and p.slots is as long as a row may grow.
+-- p.slots is as long as a row may grow.
 
-local sliding_log = {}
-rules.sliding_log = sliding_log
+local sub = string.sub
 
-function sliding_log.prepare(p)
+local function read(text, at)
+  local amount, period, count_rejected, slots, most_used, after = words('<ddddd', text, at)
+  return {
+    most = amount, unit = 1, amount = amount, period = period, count_rejected = count_rejected == 1,
+    slots = slots, most_used = most_used,
+  }, after
+end
+
+-- row = {end, units =, lag =, hits = the value, first = where in it the oldest hit lies, count =}
+local function load(p, row, value, at, shift)
+  row.dirty = false
+  if not value then
+    row[1], row.units, row.lag, row.hits, row.first, row.count = NONE, 0, 0, '', 1, 0
+    return true
+  end
+  local count = (#value - at - 23) / 16
+  if count < 0 or count % 1 ~= 0 then
+    return false
+  end
+  local finish, units, lag, after = words('<ddd', value, at)
+  row[1], row.units, row.lag = finish + shift, units, lag
+  row.hits, row.first, row.count = value, after, count
   return true
 end
 
-function sliding_log.blank(p)
-  return {NONE, times = {}, costs = {}, first = 1, last = 0, units = 0}
+local function save(p, row, before)
+  local own = pack('<c0ddd', before, row[1] + elapsed, row.units, row.lag)
+  return own .. sub(row.hits, row.first, row.first + 16 * row.count - 1)
 end
 
-function sliding_log.load(p, w, at, shift)
-  if #w < at or (#w - at) % 2 ~= 0 then
-    return nil
-  end
-  local times, costs, last, units = {}, {}, 0, 0
-  for index = at + 1, #w, 2 do
-    last = last + 1
-    times[last] = w[index] + shift
-    costs[last] = w[index + 1]
-    units = units + w[index + 1]
-  end
-  return {w[at] + shift, times = times, costs = costs, first = 1, last = last, units = units}
+-- Time and units of the hit with this index, the oldest being 0.
+local function hit(row, index)
+  local time, units = words('<dd', row.hits, row.first + 16 * index)
+  return (time - row.lag - time_us) * 1000, units
 end
 
-function sliding_log.save(p, row, w)
-  local at = #w + 1
-  w[at] = time_word(row[1])
-  for index = row.first, row.last do
-    w[at + 1] = time_word(row.times[index])
-    w[at + 2] = whole(row.costs[index])
-    at = at + 2
-  end
+local function set_units(row, index, units)
+  local at = row.first + 16 * index + 8
+  row.hits = sub(row.hits, 1, at - 1) .. pack('<d', units) .. sub(row.hits, at + 8)
 end
 
 -- How far the clock has stepped back before the newest hit.
@@ -46,43 +65,49 @@ local function behind_by(p, row, now)
 end
 
 -- Written also of a refused hit: after a step back it must stay forgotten.
-local function forget_oldest(row)
-  row.units = row.units - row.costs[row.first]
-  row.first = row.first + 1
+local function forget_oldest(row, units)
+  row.units = row.units - units
+  row.first = row.first + 16
+  row.count = row.count - 1
   row.dirty = true
 end
 
 -- Forget hits that have left the period, after undoing a step back.
 local function drop(p, row, now)
   if row[1] <= now then
-    row.first, row.last, row.units = 1, 0, 0
+    row.units, row.lag, row.hits, row.first, row.count = 0, 0, '', 1, 0
     row.dirty = true
     return
   end
   local behind = behind_by(p, row, now)
   if behind > 0 then
-    for index = row.first, row.last do
-      row.times[index] = row.times[index] - behind
-    end
+    row.lag = row.lag + math.ceil(behind / 1000)
     row[1] = row[1] - behind
     row.dirty = true
   end
-  while row.first <= row.last and row.times[row.first] + p.period <= now do
-    forget_oldest(row)
+  while row.count > 0 do
+    local time, units = hit(row, 0)
+    if time + p.period > now then
+      break
+    end
+    forget_oldest(row, units)
   end
 end
 
 local function append(p, row, cost, now)
-  local last = row.last
-  if row.first <= last and row.times[last] == now then
-    row.costs[last] = row.costs[last] + cost
+  local time, units
+  if row.count > 0 then
+    time, units = hit(row, row.count - 1)
+  end
+  if time == now then
+    set_units(row, row.count - 1, units + cost)
   else
-    if last - row.first + 2 > p.slots then
+    if row.count + 1 > p.slots then
       return false
     end
-    row.last = last + 1
-    row.times[row.last] = now
-    row.costs[row.last] = cost
+    local others = sub(row.hits, 1, row.first + 16 * row.count - 1)
+    row.hits = others .. pack('<dd', time_us + now / 1000 + row.lag, cost)
+    row.count = row.count + 1
   end
   row.units = row.units + cost
   row[1] = now + p.period
@@ -94,27 +119,32 @@ end
 local function trim(p, row)
   while row.units > p.amount do
     local over = row.units - p.amount
-    if row.costs[row.first] > over then
-      row.costs[row.first] = row.costs[row.first] - over
+    local _, units = hit(row, 0)
+    if units > over then
+      set_units(row, 0, units - over)
       row.units = row.units - over
       row.dirty = true
     else
-      forget_oldest(row)
+      forget_oldest(row, units)
     end
   end
 end
 
-function sliding_log.decide(p, row, cost, now, extra, take, out)
+local function decide(p, row, cost, now, extra, take, out)
   if take then
     drop(p, row, now)
   end
-  local skip, gone, behind, units = row.first, 0, 0, 0
+  local skip, gone, behind, units = 0, 0, 0, 0
   if row[1] > now then
     units = row.units
     -- Only without `take` is there anything left to step over.
     behind = behind_by(p, row, now)
-    while skip <= row.last and row.times[skip] - behind + p.period <= now do
-      gone = gone + row.costs[skip]
+    while skip < row.count do
+      local time, one = hit(row, skip)
+      if time - behind + p.period > now then
+        break
+      end
+      gone = gone + one
       skip = skip + 1
     end
   end
@@ -137,7 +167,6 @@ function sliding_log.decide(p, row, cost, now, extra, take, out)
     trim(p, row)
     append(p, row, cost, now)
     trim(p, row)
-    skip = row.first
     units = row.units
   end
   out.allowed = false
@@ -145,19 +174,20 @@ function sliding_log.decide(p, row, cost, now, extra, take, out)
   out.reset = row[1] - behind > now and row[1] - behind - now or 0
   -- Wait for the oldest to leave until `cost` fits.
   local over = units + cost - p.amount - extra
-  while skip < row.last do
-    over = over - row.costs[skip]
+  while skip < row.count - 1 do
+    local _, one = hit(row, skip)
+    over = over - one
     if over <= 0 then
       break
     end
     skip = skip + 1
   end
   -- Without any hit the cost is above the limit, and the caller says never.
-  out.retry = (row.times[skip] or now) - behind + p.period - now
+  out.retry = (row.count > 0 and hit(row, skip) or now) - behind + p.period - now
   return false
 end
 
-function sliding_log.charge(p, row, cost, now)
+local function charge(p, row, cost, now)
   drop(p, row, now)
   if cost > p.most_used - row.units then
     cost = p.most_used - row.units
@@ -166,33 +196,48 @@ function sliding_log.charge(p, row, cost, now)
     return
   end
   -- As many hits as the limit can hold, and more: book it with the newest.
-  row.costs[row.last] = row.costs[row.last] + cost
+  local _, units = hit(row, row.count - 1)
+  set_units(row, row.count - 1, units + cost)
   row.units = row.units + cost
   row.dirty = true
 end
 
+-- Take one hit out.
+local function delete(row, index)
+  row.count = row.count - 1
+  if index < row.count then
+    local at = row.first + 16 * index
+    row.hits = sub(row.hits, 1, at - 1) .. sub(row.hits, at + 16)
+  end
+end
+
 -- From the hit that took it, or from the newest ones if that is not known.
-function sliding_log.refund(p, row, cost, now, mark, kept)
+local function refund(p, row, cost, now, mark, kept)
   if row[1] <= now then
     return
   end
   drop(p, row, now)
-  for index = row.last, row.first, -1 do
-    if mark == nil or mark == row.times[index] then
-      local back = cost < row.costs[index] and cost or row.costs[index]
-      row.costs[index] = row.costs[index] - back
+  for index = row.count - 1, 0, -1 do
+    local time, units = hit(row, index)
+    if mark == nil or mark == time then
+      local back = cost < units and cost or units
       row.units = row.units - back
       row.dirty = true
       cost = cost - back
-      if row.costs[index] == 0 then
-        table.remove(row.times, index)
-        table.remove(row.costs, index)
-        row.last = row.last - 1
-        row[1] = row.first <= row.last and row.times[row.last] + p.period or NONE
+      if back == units then
+        delete(row, index)
+      else
+        set_units(row, index, units - back)
       end
       if cost == 0 or mark ~= nil then
-        return
+        break
       end
     end
   end
+  row[1] = row.count > 0 and hit(row, row.count - 1) + p.period or NONE
 end
+
+return {
+  letter = 'H', read = read, load = load, save = save,
+  decide = decide, charge = charge, refund = refund,
+}

@@ -1,52 +1,48 @@
--- Twin of sliding_window.py. Value: b end sum newest counter0 ... counterN
+-- Twin of sliding_window.py. Words: end sum newest counter1 ... counterN
 --
 -- Exact: 4 * (amount + overrun) * ticks is below 2^52, so every weight is. For that the
 -- policy's shift is worked out for 52 bits, where Python has 62: where the two shifts
 -- differ, ticks here are coarser and cells wider by less than one tick. The memory,
 -- (cells + 1) * width, is below 2^56, with a shift of at least 3 where it is above 2^53.
 
-local sliding_window = {}
-rules.sliding_window = sliding_window
-
-function sliding_window.prepare(p)
-  p.tick = 2 ^ p.shift
-  p.width = p.ticks * p.tick
-  p.memory = (p.cells + 1) * p.width
-  return true
+local function read(text, at)
+  local amount, cells, most_used, tick, ticks, after = words('<ddddd', text, at)
+  local width = ticks * tick
+  return {
+    most = amount, unit = 1, amount = amount, cells = cells, most_used = most_used,
+    tick = tick, ticks = ticks, width = width, memory = (cells + 1) * width,
+    counters = '<' .. string.rep('d', cells + 1),
+  }, after
 end
 
--- row = {end, sum, newest, ring}, ring[0] to ring[cells]
-function sliding_window.blank(p)
-  local ring = {}
-  for index = 0, p.cells do
-    ring[index] = 0
+-- row = {end, sum, newest, ring}; counters are numbered from 1 on here
+local function load(p, row, value, at, shift)
+  row.dirty = false
+  if not value then
+    local ring = {}
+    for index = 1, p.cells + 1 do
+      ring[index] = 0
+    end
+    row[1], row[2], row[3], row[4] = NONE, 0, 1, ring
+    return true
   end
-  return {NONE, 0, 0, ring, dirty = false}
+  if #value ~= at + 8 * (4 + p.cells) - 1 then
+    return false
+  end
+  local finish, sum, newest, after = words('<ddd', value, at)
+  row[1], row[2], row[3] = finish + shift, sum, newest
+  row[4] = {words(p.counters, value, after)}
+  return newest >= 1 and newest <= p.cells + 1
 end
 
-function sliding_window.load(p, w, at, shift)
-  if #w ~= at + 3 + p.cells or w[at + 2] < 0 or w[at + 2] > p.cells then
-    return nil
-  end
-  local ring = {}
-  for index = 0, p.cells do
-    ring[index] = w[at + 3 + index]
-  end
-  return {w[at] + shift, w[at + 1], w[at + 2], ring, dirty = false}
-end
-
-function sliding_window.save(p, row, w)
-  w[#w + 1] = time_word(row[1])
-  w[#w + 1] = whole(row[2])
-  w[#w + 1] = whole(row[3])
-  for index = 0, p.cells do
-    w[#w + 1] = whole(row[4][index])
-  end
+local function save(p, row, before)
+  local own = pack('<c0ddd', before, row[1] + elapsed, row[2], row[3])
+  return own .. pack(p.counters, unpack(row[4], 1, p.cells + 1))
 end
 
 -- The counters lie in a ring.
 local function place(p, index)
-  return index % (p.cells + 1)
+  return (index - 1) % (p.cells + 1) + 1
 end
 
 -- When the newest cell began; a new key's begins now.
@@ -62,11 +58,11 @@ end
 local function roll(p, row, now)
   local ring = row[4]
   if row[1] <= now then
-    for index = 0, p.cells do
+    for index = 1, p.cells + 1 do
       ring[index] = 0
     end
     row[2] = 0
-    row[3] = 0
+    row[3] = 1
     row[1] = now + p.memory
     row.dirty = true
     return
@@ -110,7 +106,7 @@ local function ticks_left(p, spare, oldest)
   if oldest <= spare then
     return p.ticks
   end
-  return floor(spare * p.ticks / oldest)
+  return math.floor(spare * p.ticks / oldest)
 end
 
 -- Slide forward, cell by cell, to the first tick at which `cost` fits.
@@ -126,7 +122,7 @@ local function retry_after(p, row, begin, age, full, oldest, cost, now, extra)
   return begin + age * p.width + (p.ticks - left) * p.tick - now
 end
 
-function sliding_window.decide(p, row, cost, now, extra, take, out)
+local function decide(p, row, cost, now, extra, take, out)
   if take then
     roll(p, row, now)
   end
@@ -134,7 +130,7 @@ function sliding_window.decide(p, row, cost, now, extra, take, out)
   local begin = began(p, row, now)
   local age = 0
   if now - begin >= p.width then
-    age = floor((now - begin) / p.width)
+    age = math.floor((now - begin) / p.width)
   end
   local full, oldest = row[2], ring[place(p, row[3] + 1)]
   if row[1] <= now then
@@ -145,9 +141,9 @@ function sliding_window.decide(p, row, cost, now, extra, take, out)
       full = full - oldest
     end
   end
-  local left = p.ticks - floor((now - begin - age * p.width) / p.tick)
+  local left = p.ticks - math.floor((now - begin - age * p.width) / p.tick)
   -- Rounded up: what is left of the oldest cell, in whole units.
-  local used = full + floor((oldest * left + p.ticks - 1) / p.ticks)
+  local used = full + math.floor((oldest * left + p.ticks - 1) / p.ticks)
   out.unit = 1
   out.delay = 0
   out.mark = now
@@ -171,7 +167,7 @@ function sliding_window.decide(p, row, cost, now, extra, take, out)
   return false
 end
 
-function sliding_window.charge(p, row, cost, now)
+local function charge(p, row, cost, now)
   roll(p, row, now)
   if cost > p.most_used - row[2] then
     cost = row[2] < p.most_used and p.most_used - row[2] or 0
@@ -182,7 +178,7 @@ function sliding_window.charge(p, row, cost, now)
 end
 
 -- From the cell that took it, or from the newest ones if that is not known.
-function sliding_window.refund(p, row, cost, now, mark, kept)
+local function refund(p, row, cost, now, mark, kept)
   if row[1] <= now then
     return
   end
@@ -205,3 +201,8 @@ function sliding_window.refund(p, row, cost, now, mark, kept)
     begin = begin - p.width
   end
 end
+
+return {
+  letter = 'W', read = read, load = load, save = save,
+  decide = decide, charge = charge, refund = refund,
+}

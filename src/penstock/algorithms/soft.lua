@@ -1,30 +1,36 @@
--- Twin of soft.py. Value: b end ends anew, then the algorithm's own words
+-- Twin of soft.py. Words: end ends anew, then the algorithm's own
 --
 -- Exact: twice the grace time is below 2^56, a multiple of 8 where it is above 2^53. No
--- grace time is NONE, written '-', where Python has 0.
+-- grace time is NONE where Python has 0.
 
-local soft = {}
-rules.soft = soft
-
-function soft.prepare(p)
-  p.guarded = rule_of(p.inner)
-  return p.guarded.prepare(p.inner)
+local function read(text, at, read_inner)
+  local overrun, grace, after = words('<dd', text, at)
+  local inner
+  inner, after = read_inner(text, after)
+  return {
+    most = inner.most + overrun, unit = inner.unit, overrun = overrun, grace = grace,
+    inner = inner, guarded = inner.rule, outdated = inner.outdated,
+  }, after
 end
 
-function soft.blank(p)
-  return {NONE, NONE, NONE, inner = p.guarded.blank(p.inner)}
+local function load(p, row, value, at, shift)
+  row.dirty = false
+  row.inner = row.inner or {}
+  if not value then
+    row[1], row[2], row[3] = NONE, NONE, NONE
+    return p.guarded.load(p.inner, row.inner, value)
+  end
+  if #value < at + 23 then
+    return false
+  end
+  local finish, ends, anew, after = words('<ddd', value, at)
+  row[1], row[2], row[3] = finish + shift, ends + shift, anew + shift
+  return p.guarded.load(p.inner, row.inner, value, after, shift)
 end
 
-function soft.load(p, w, at, shift)
-  local inner = #w > at + 2 and p.guarded.load(p.inner, w, at + 3, shift)
-  return inner and {w[at] + shift, w[at + 1] + shift, w[at + 2] + shift, inner = inner}
-end
-
-function soft.save(p, row, w)
-  w[#w + 1] = time_word(row[1])
-  w[#w + 1] = time_word(row[2])
-  w[#w + 1] = time_word(row[3])
-  p.guarded.save(p.inner, row.inner, w)
+local function save(p, row, before)
+  local own = pack('<c0ddd', before, row[1] + elapsed, row[2] + elapsed, row[3] + elapsed)
+  return p.guarded.save(p.inner, row.inner, own)
 end
 
 local function remember(row, ends, anew)
@@ -54,11 +60,11 @@ local function keep_reset(out, memory)
   end
 end
 
-function soft.decide(p, row, cost, now, extra, take, out)
+local function decide(p, row, cost, now, extra, take, out)
   local inner, guarded = p.inner, p.guarded
   local ends, anew = spent(p, row, now)
   local hard_wait, soft_wait = -1, 0
-  if cost <= p.inner_most then
+  if cost <= inner.most then
     if guarded.decide(inner, row.inner, cost, now, extra, take, out) then
       if take then
         remember(row, ends, anew)
@@ -108,15 +114,20 @@ function soft.decide(p, row, cost, now, extra, take, out)
   return false
 end
 
-function soft.charge(p, row, cost, now)
+local function charge(p, row, cost, now)
   local ends, anew = spent(p, row, now)
   p.guarded.charge(p.inner, row.inner, cost, now)
   remember(row, ends, anew)
 end
 
-function soft.refund(p, row, cost, now, mark, kept)
+local function refund(p, row, cost, now, mark, kept)
   if row[1] > now then
     p.guarded.refund(p.inner, row.inner, cost, now, mark, kept)
     remember(row, row[2], row[3])
   end
 end
+
+return {
+  letter = 'S', read = read, load = load, save = save,
+  decide = decide, charge = charge, refund = refund,
+}

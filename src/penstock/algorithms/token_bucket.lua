@@ -1,37 +1,41 @@
--- Twin of token_bucket.py, for leaky_bucket too. Value: b tat
+-- Twin of token_bucket.py, for leaky_bucket too. Words: tat
 --
 -- Exact: p.ceiling, the furthest that TAT can be ahead, is below 2^56 and every
 -- interval a multiple of 8 where it is above 2^53. With warm-up ceiling and ramp are
 -- both below 2^52, so their sum is exact to the nanosecond and the bisection always ends.
 
-local token_bucket = {}
-rules.token_bucket = token_bucket
-
 local COLD, RAMP_STEPS = 3, 1024
 
-function token_bucket.prepare(p)
-  if p.ramp_step > 0 then
-    p.ramp_start = since_1970(p.ramp_start)
-    p.ramp_end = p.ramp_start + p.ramp_step * RAMP_STEPS
-  else
-    p.ramp_end = NONE
+local function read(text, at)
+  local interval, burst, debt, ceiling, paced, brief, ramp_step, ramp_start, after =
+    words('<dddddddd', text, at)
+  local ramp_end = NONE
+  if ramp_step > 0 then
+    ramp_start = since_1970(ramp_start)
+    ramp_end = ramp_start + ramp_step * RAMP_STEPS
   end
+  return {
+    most = burst + debt, unit = interval, interval = interval, capacity = burst * interval, debt = debt,
+    ceiling = ceiling, paced = paced == 1, brief = brief == 1,
+    ramp_step = ramp_step, ramp_start = ramp_start, ramp_end = ramp_end,
+  }, after
+end
+
+local function load(p, row, value, at, shift)
+  row.dirty = false
+  if not value then
+    row[1] = NONE
+    return true
+  end
+  if #value ~= at + 7 then
+    return false
+  end
+  row[1] = words('<d', value, at) + shift
   return true
 end
 
-function token_bucket.blank(p)
-  return {NONE, dirty = false}
-end
-
-function token_bucket.load(p, w, at, shift)
-  if #w ~= at then
-    return nil
-  end
-  return {w[at] + shift, dirty = false}
-end
-
-function token_bucket.save(p, row, w)
-  w[#w + 1] = time_word(row[1])
+local function save(p, row, before)
+  return pack('<c0d', before, row[1] + elapsed)
 end
 
 -- T at `now` while warming up. Python's ceil(interval * 3072 / share), with
@@ -39,26 +43,16 @@ end
 local function ramped(p, now)
   local step = 0
   if now > p.ramp_start then
-    step = floor((now - p.ramp_start) / p.ramp_step)
+    step = math.floor((now - p.ramp_start) / p.ramp_step)
   end
   local share = RAMP_STEPS + (COLD - 1) * step
-  local q = floor(p.interval / share)
+  local q = math.floor(p.interval / share)
   local r = p.interval - q * share
-  return q * COLD * RAMP_STEPS + floor((r * COLD * RAMP_STEPS + share - 1) / share)
-end
-
-local function interval_at(p, now)
-  if now >= p.ramp_end then
-    return p.interval
-  end
-  return ramped(p, now)
+  return q * COLD * RAMP_STEPS + math.floor((r * COLD * RAMP_STEPS + share - 1) / share)
 end
 
 -- Units that must be there for a hit of `cost`: fewer where it may borrow.
 local function needed(p, cost)
-  if p.debt == 0 then
-    return cost
-  end
   return cost > p.debt and cost - p.debt or 1
 end
 
@@ -66,10 +60,10 @@ end
 local function ramped_retry(p, tat, cost, now, extra)
   local low = now
   local high = p.ramp_end > tat and p.ramp_end or tat
-  local need = needed(p, cost) - extra
+  local need = (p.debt == 0 and cost or needed(p, cost)) - extra
   while high - low > 1 do
-    local middle = low + floor((high - low) / 2)
-    local interval = interval_at(p, middle)
+    local middle = low + math.floor((high - low) / 2)
+    local interval = middle >= p.ramp_end and p.interval or ramped(p, middle)
     local capacity = p.capacity > interval and p.capacity or interval
     local behind = tat > middle and tat - middle or 0
     if need * interval <= capacity - behind then
@@ -81,7 +75,7 @@ local function ramped_retry(p, tat, cost, now, extra)
   return high - now
 end
 
-function token_bucket.decide(p, row, cost, now, extra, take, out)
+local function decide(p, row, cost, now, extra, take, out)
   local interval, capacity = p.interval, p.capacity
   if now < p.ramp_end then
     interval = ramped(p, now)
@@ -98,7 +92,7 @@ function token_bucket.decide(p, row, cost, now, extra, take, out)
     end
   end
   local room = capacity - (tat - now)
-  local need = needed(p, cost) * interval
+  local need = (p.debt == 0 and cost or needed(p, cost)) * interval
   out.unit = interval
   out.mark = tat
   if need <= room + extra * interval then
@@ -127,27 +121,27 @@ function token_bucket.decide(p, row, cost, now, extra, take, out)
   return false
 end
 
-function token_bucket.charge(p, row, cost, now)
-  local interval = interval_at(p, now)
+local function charge(p, row, cost, now)
+  local interval = now >= p.ramp_end and p.interval or ramped(p, now)
   local tat = row[1] > now and row[1] or now
   local highest = now + p.ceiling
-  -- A TAT from a future that was taken back is above `highest`: floor is Python's //.
-  row[1] = cost < floor((highest - tat) / interval) and tat + cost * interval or highest
+  -- A TAT from a future that was taken back is above `highest`: math.floor is Python's //.
+  row[1] = cost < math.floor((highest - tat) / interval) and tat + cost * interval or highest
   row.dirty = true
 end
 
-function token_bucket.refund(p, row, cost, now, mark, kept)
-  local interval = interval_at(p, now)
+local function refund(p, row, cost, now, mark, kept)
+  local interval = now >= p.ramp_end and p.interval or ramped(p, now)
   local tat = row[1]
   if tat <= now then
     return
   end
   local late = 0
-  if mark ~= nil and now > mark and kept <= floor((now - mark) / interval) then
+  if mark ~= nil and now > mark and kept <= math.floor((now - mark) / interval) then
     late = now - mark - kept * interval
   end
   local back = tat - now
-  if cost <= floor((back + late) / interval) then
+  if cost <= math.floor((back + late) / interval) then
     back = cost * interval - late
   end
   if back > 0 then
@@ -155,3 +149,8 @@ function token_bucket.refund(p, row, cost, now, mark, kept)
     row.dirty = true
   end
 end
+
+return {
+  letter = 'B', read = read, load = load, save = save,
+  decide = decide, charge = charge, refund = refund,
+}

@@ -114,25 +114,18 @@ def scaled(limit: Limit, share: float) -> Limit:
     if share == 1:
         return limit
     part = limit.amount * share
-    amount, period = max(1, math.floor(part)), limit.period_ns
-    options: dict[str, Any] = {"algorithm": limit.algorithm}
+    changes: dict[str, Any] = {"amount": max(1, math.floor(part))}
+    period = limit.period_ns
     if limit.algorithm in ("token_bucket", "leaky_bucket"):
-        options["burst"] = max(1, math.floor(limit.burst * share))
+        changes["burst"] = max(1, math.floor(limit.burst * share))
         if part < 1:
             period = min(math.ceil(period / part), LONGEST)
-    if debt := math.floor(limit.debt * share):
-        options["debt"] = debt
-    if limit.soft is not None and (overrun := math.floor(limit.soft.overrun * share)):
-        options["soft"] = Soft(overrun, limit.soft.grace_ns)
-    if limit.align is not None:
-        options["align"] = limit.align
-        options["tz"] = limit.tz
-    if limit.cells:
-        options["cells"] = limit.cells
-    if limit.count_rejected:
-        options["count_rejected"] = True
-    if limit.lockout_ns:
-        options["lockout"] = f"{limit.lockout_ns}ns"
-    if limit.warm_up_ns and period // amount <= DAY:  # slower, and there is none
-        options["warm_up"] = f"{limit.warm_up_ns}ns"
-    return Limit(amount, f"{period}ns", **options)
+            changes["per"] = f"{period}ns"
+    if limit.debt:
+        changes["debt"] = math.floor(limit.debt * share) or None
+    if limit.soft is not None:
+        overrun = math.floor(limit.soft.overrun * share)
+        changes["soft"] = Soft(overrun, limit.soft.grace_ns) if overrun else None
+    if period // changes["amount"] > DAY:
+        changes["warm_up"] = None  # there is none for what is so slow
+    return limit.changed(**changes, on_failure=None, share=None)

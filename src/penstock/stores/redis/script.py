@@ -8,9 +8,9 @@ what that means for it, and `policy` refuses what would not be exact.
 
 from __future__ import annotations
 
-import json
+import struct
+from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from penstock.algorithms.calendar import calendar_window
@@ -18,11 +18,8 @@ from penstock.durations import MICROSECOND, SECOND, format_duration
 from penstock.errors import UnsupportedLimit
 from penstock.limit import CALENDAR_UNITS, COLD, RAMP_STEPS, Limit
 
-# In this order: each may use what came before.
-TWINS = (
-    "base", "token_bucket", "fixed_window", "sliding_window", "sliding_log", "lockout", "soft",
-    "batch",
-)  # fmt: skip
+TWINS = ("token_bucket", "fixed_window", "sliding_window", "sliding_log", "lockout", "soft")
+FILES = ("base", *TWINS, "request", "group", "batch")
 
 # The only time that production knows is the server's.
 _SERVER_TIME = """\
@@ -42,31 +39,63 @@ EXACT = 2**53  # below: every whole number is a double
 EXACT_BY_8 = 2**56  # below: every multiple of 8 is, thus every whole microsecond in ns
 _WEIGHT_BITS = 52
 MOST_COST = EXACT  # above every amount that a row can hold: a larger cost acts the same
+# A decision that must look at each of so many hits blocks the server for about 1 ms; see
+# sliding_log.lua.
+MOST_HITS = 2_000
 
-Rule = dict[str, Any]  # what a twin in Lua is told
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a twin is told: its ``read`` takes these numbers in this order."""
+
+    name: str
+    numbers: dict[str, int]
+    inner: Rule | None = None
+
+    def packed(self) -> bytes:
+        numbers = struct.pack(f"<{len(self.numbers)}d", *self.numbers.values())
+        inner = self.inner.packed() if self.inner is not None else b""
+        return self.name.encode() + b"\0" + numbers + inner
 
 
 class Policy:
-    """What the script must know about a limit; written once, sent with many calls."""
+    """What the script must know about a limit; packed once, sent with many calls.
 
-    __slots__ = ("limit", "rule", "text")
+    The answers of a ``brief`` one, a bucket without more to it, are a single number, from
+    which the client works out the rest.
+    """
+
+    __slots__ = ("brief", "capacity", "limit", "most", "paced", "rule", "text", "unit")
 
     def __init__(self, limit: Limit, rule: Rule) -> None:
         self.limit = limit
         self.rule = rule
-        self.text = json.dumps(rule, separators=(",", ":"))
+        self.text = rule.packed()
+        self.brief = rule.numbers.get("brief") == 1
+        while rule.inner is not None:
+            rule = rule.inner
+        self.unit = rule.numbers.get("interval", 1)
+        self.capacity = limit.burst * self.unit
+        self.most = limit.burst + limit.debt
+        self.paced = limit.algorithm == "leaky_bucket"
+
+    def needed(self, cost: int) -> int:
+        """As in TokenBucket.need."""
+        debt = self.limit.debt
+        if debt == 0:
+            return cost
+        return cost - debt if cost > debt else 1
 
 
 def script(test_clock: bool = False) -> str:
     """The whole script; with ``test_clock`` it takes the time from its last arguments."""
     folder = resources.files("penstock.algorithms")
-    parts = [_TEST_TIME if test_clock else _SERVER_TIME]
-    for name in TWINS:
-        text = folder.joinpath(f"{name}.lua").read_text("utf-8")
-        # A twin in a function of its own costs nothing where its rule is not asked for.
-        parts.append(
-            text if name in ("base", "batch") else f"loaders.{name} = function()\n{text}end\n"
-        )
+    texts = {name: folder.joinpath(f"{name}.lua").read_text("utf-8") for name in FILES}
+    parts = [_TEST_TIME if test_clock else _SERVER_TIME, texts["base"]]
+    # A twin's functions are made when its rule is first asked for.
+    parts.append("local function rule_of(name)")
+    parts += [f"if name == '{name}' then\n{texts[name]}end" for name in TWINS]
+    parts += ["end", texts["request"], texts["group"], texts["batch"]]
     return "\n".join(parts)
 
 
@@ -79,18 +108,11 @@ def policy(limit: Limit, now: int, started: int = 0) -> Policy:
     """
     made = _RULES[limit.algorithm](limit, now, started)
     if limit.soft is not None:
-        most = made["most"]
-        made = {
-            "rule": "soft",
-            "overrun": limit.soft.overrun,
-            "grace": _duration(limit, "its grace time", limit.soft.grace_ns, 2),
-            "inner_most": most,
-            "most": most + limit.soft.overrun,
-            "inner": made,
-        }
+        grace = _duration(limit, "its grace time", limit.soft.grace_ns, 2)
+        made = Rule("soft", {"overrun": limit.soft.overrun, "grace": grace}, made)
     if limit.lockout_ns:
         length = _duration(limit, "its lockout", limit.lockout_ns, 2)
-        made = {"rule": "lockout", "length": length, "most": made["most"], "inner": made}
+        made = Rule("lockout", {"length": length}, made)
     return Policy(limit, made)
 
 
@@ -103,47 +125,58 @@ def _bucket(limit: Limit, now: int, started: int) -> Rule:
     weight = COLD if limit.warm_up_ns else 1
     units = 2 * weight * (limit.burst + limit.debt + overrun)
     interval = limit.interval_ns
-    if units * interval >= EXACT:
+    if units * interval + SECOND >= EXACT:  # a row counts from the second in which it is written
         interval = _by_8(interval)
     what = f"a bucket of {limit.burst} that takes {format_duration(limit.burst * interval)}"
-    if (units + 1) * interval >= EXACT_BY_8:
+    if (units + 1) * interval + SECOND >= EXACT_BY_8:
         raise _unsupported(limit, f"{what} to fill is too large")
     ramp_step = -(-limit.warm_up_ns // RAMP_STEPS)
     if ramp_step and 2 * max(units * interval, ramp_step * RAMP_STEPS) >= EXACT:
         raise _unsupported(limit, "a warm_up may take 52 days, and such a bucket 8 to fill")
-    return {
-        "rule": "token_bucket",
-        "interval": interval,
-        "capacity": limit.burst * interval,
-        "debt": limit.debt,
-        "ceiling": units * interval,
-        "paced": limit.algorithm == "leaky_bucket",
-        "ramp_step": ramp_step,
-        "ramp_start": started // MICROSECOND,
-        "most": limit.burst + limit.debt,
-    }
+    ceiling = units * interval
+    return Rule(
+        "token_bucket",
+        {
+            "interval": interval,
+            "burst": limit.burst,
+            "debt": limit.debt,
+            "ceiling": ceiling,
+            "paced": int(limit.algorithm == "leaky_bucket"),
+            "brief": int(not ramp_step and ceiling < EXACT),
+            "ramp_step": ramp_step,
+            "ramp_start": started // MICROSECOND,
+        },
+    )
 
 
 def _fixed_window(limit: Limit, now: int, started: int) -> Rule:
-    made: Rule = {"rule": "fixed_window", "amount": limit.amount, "most": limit.amount}
-    if limit.align == "first_hit":
-        return made | {"period": _duration(limit, "its period", limit.period_ns, 2)}
+    numbers = {"amount": limit.amount, "period": 0, "epoch": 0, "bounds": 0}
     if limit.tz is not None:
-        return made | {"calendar": _calendar(limit.period_ns, limit.tz, now)}
-    if limit.period_ns % MICROSECOND:
+        numbers |= _calendar(limit.period_ns, limit.tz, now)
+    elif limit.align == "first_hit":
+        numbers["period"] = _duration(limit, "its period", limit.period_ns, 2)
+    elif limit.period_ns % MICROSECOND:
         raise _unsupported(
             limit, "windows aligned to the epoch need a period of whole microseconds"
         )
-    return made | {"epoch": _duration(limit, "its period", limit.period_ns, 2) // MICROSECOND}
+    else:
+        numbers["epoch"] = _duration(limit, "its period", limit.period_ns, 2) // MICROSECOND
+    return Rule("fixed_window", numbers)
 
 
-def _calendar(period: int, tz: str, now: int) -> list[int]:
+def _calendar(period: int, tz: str, now: int) -> dict[str, int]:
     """The five bounds of four windows, from the start of the one before ``now`` on."""
     unit, zone = CALENDAR_UNITS[period], ZoneInfo(tz)
     start, end, after = calendar_window(now, unit, zone)
-    before = calendar_window(start - 1, unit, zone)[0]
-    last = calendar_window(end, unit, zone)[2]
-    return [moment // MICROSECOND for moment in (before, start, end, after, last)]
+    moments = {
+        "before": calendar_window(start - 1, unit, zone)[0],
+        "start": start,
+        "end": end,
+        "after": after,
+        "last": calendar_window(end, unit, zone)[2],
+    }
+    bounds = {name: moment // MICROSECOND for name, moment in moments.items()}
+    return {"bounds": len(bounds)} | bounds
 
 
 def _sliding_window(limit: Limit, now: int, started: int) -> Rule:
@@ -156,28 +189,36 @@ def _sliding_window(limit: Limit, now: int, started: int) -> Rule:
     ticks = -(-width >> shift)
     if (limit.cells + 1) * (ticks << shift) >= EXACT_BY_8:
         raise _unsupported(limit, "its period is too long")
-    return {
-        "rule": "sliding_window",
-        "amount": limit.amount,
-        "cells": limit.cells,
-        "most_used": most_used,
-        "shift": shift,
-        "ticks": ticks,
-        "most": limit.amount,
-    }
+    return Rule(
+        "sliding_window",
+        {
+            "amount": limit.amount,
+            "cells": limit.cells,
+            "most_used": most_used,
+            "tick": 1 << shift,
+            "ticks": ticks,
+        },
+    )
 
 
 def _sliding_log(limit: Limit, now: int, started: int) -> Rule:
     overrun = limit.soft.overrun if limit.soft is not None else 0
-    return {
-        "rule": "sliding_log",
-        "amount": limit.amount,
-        "period": _duration(limit, "its period", limit.period_ns, 2),
-        "count_rejected": limit.count_rejected,
-        "slots": limit.amount + overrun + 1,
-        "most_used": 4 * (limit.amount + overrun),
-        "most": limit.amount,
-    }
+    if limit.amount + overrun > MOST_HITS:
+        raise UnsupportedLimit(
+            f"{limit} would keep everybody else waiting while Redis looks through the log of one"
+            f" key: a sliding_log in Redis holds at most {MOST_HITS}; algorithm='sliding_window'"
+            " counts any amount at the same cost"
+        )
+    return Rule(
+        "sliding_log",
+        {
+            "amount": limit.amount,
+            "period": _duration(limit, "its period", limit.period_ns, 2),
+            "count_rejected": int(limit.count_rejected),
+            "slots": limit.amount + overrun + 1,
+            "most_used": 4 * (limit.amount + overrun),
+        },
+    )
 
 
 _RULES = {

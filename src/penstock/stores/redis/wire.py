@@ -1,7 +1,9 @@
 """What a call of the script looks like on the wire: requests to arguments, reply to answers.
 
-A call carries requests about many keys, each with its policy, and sends every policy
-once. The head of ``batch.lua`` says the same from the other side.
+A call carries requests about many keys and sends every policy once. The head of
+``batch.lua`` says the same from the other side.
+
+Not compiled: 32 decisions take 0.6 us each, to and fro, where the server takes 5.
 """
 
 from __future__ import annotations
@@ -35,6 +37,9 @@ SPARED: Final = Undecided.SPARED
 
 Answer = Decision | Undecided | Exception | None
 
+_FIRST_POLICY = 3  # where in ARGV
+_ALLOWED, _OVERRUN = 1, 2
+
 
 class Request:
     """One thing to do for one key.
@@ -67,25 +72,32 @@ class Request:
 
 def encode(requests: list[Request], deadline_us: int) -> list[Any]:
     """What follows ``EVALSHA sha``; the deadline is by the server's clock, 0 for none."""
-    numbers: dict[int, int] = {}
-    texts: list[str] = []
+    places: dict[Policy, bytes] = {}
     told: list[Any] = []
     for request in requests:
         policy = request.policy
-        number = numbers.setdefault(id(policy), len(texts))
-        if number == len(texts):
-            texts.append(policy.text)
-        mark = request.mark
-        told += (
-            number,
-            request.verb,
-            min(request.cost, MOST_COST),
-            "-" if mark == NO_MARK else f"{mark // SECOND}:{mark % SECOND}",
-            min(request.kept, MOST_COST),
-            request.size,
-        )
+        place = places.get(policy)
+        if place is None:
+            place = places[policy] = b"%d" % (_FIRST_POLICY + len(places))
+        if request.size > 1:
+            told += ("all", request.size)
+        verb, cost = request.verb, request.cost
+        if verb == HIT and cost == 1:
+            told.append(place)
+        elif verb == RESET:
+            told.append(verb)
+        else:
+            told += (verb, place, cost if cost < MOST_COST else MOST_COST)
+            if verb == REFUND:
+                told += (*_mark(request.mark), min(request.kept, MOST_COST))
     keys = [request.key for request in requests]
-    return [len(keys), *keys, f"[{','.join(texts)}]", deadline_us, *told]
+    policies = [policy.text for policy in places]
+    return [len(keys), *keys, deadline_us, _FIRST_POLICY + len(policies), *policies, *told]
+
+
+def _mark(mark: int) -> tuple[int, int]:
+    """In two parts: a double cannot hold nanoseconds since 1970."""
+    return (-1, 0) if mark == NO_MARK else divmod(mark, SECOND)
 
 
 def decode(reply: Any, requests: list[Request]) -> tuple[int, list[Answer]]:
@@ -94,34 +106,70 @@ def decode(reply: Any, requests: list[Request]) -> tuple[int, list[Answer]]:
     Raises ValueError if the reply cannot be the script's.
     """
     try:
-        seconds, micros = reply[:2]
-        if type(reply) is not list or type(seconds) is not int or type(micros) is not int:
-            raise TypeError("no time")  # and bytes times a billion would be gigabytes
-        now = seconds * SECOND + micros * MICROSECOND
-        if len(reply) == 2 and requests:
+        if type(reply) is not list or type(reply[0]) is not int:
+            raise TypeError("no time")  # and bytes times a thousand would be a long string
+        now = reply[0] * MICROSECOND
+        if len(reply) == 1:
             return now, [LATE] * len(requests)
         answers = [
-            _answer(found, request) for found, request in zip(reply[2:], requests, strict=True)
+            _answer(found, request, now) for found, request in zip(reply[1:], requests, strict=True)
         ]
     except (TypeError, IndexError, ValueError, OverflowError) as error:
         raise ValueError(f"not a reply of the script: {reply!r:.200}") from error
     return now, answers
 
 
-def _answer(found: Any, request: Request) -> Answer:
-    if type(found) is list:
-        allowed, room, unit, retry, reset, delay, overrun, seconds, rest = found
-        if type(seconds) is not int:  # see decode
-            raise TypeError("no mark")
-        mark = seconds * SECOND + rest
-        return decided(
-            request.policy.limit,
-            bool(allowed), room, unit, retry, reset, delay, bool(overrun), mark,
-        )  # fmt: skip
+def _answer(found: Any, request: Request, now: int) -> Answer:
+    kind = type(found)
+    if kind is not int and kind is not list:
+        return _undecided(found)
+    if request.verb != HIT and request.verb != PEEK:
+        if found != 1:
+            raise ValueError(f"not an answer to {request.verb}: {found!r:.100}")
+        return None
+    if request.policy.brief:
+        return _bucket(found, request, now)
+    return _any(found, request.policy, now)
+
+
+def _bucket(line: int, request: Request, now: int) -> Decision:
+    """From how long the line was, as time: TAT - now. Less than 0 says refused."""
+    policy, cost = request.policy, request.cost
+    allowed = line >= 0
+    if not allowed:
+        line = -1 - line
+    unit = policy.unit
+    taken = cost * unit if allowed and request.verb == HIT else 0
+    room = policy.capacity - line - taken
+    retry = 0 if allowed else policy.needed(cost) * unit - room
+    return decided(
+        policy.limit,
+        allowed,
+        room,
+        unit,
+        retry if cost <= policy.most else -1,
+        line + taken,
+        line if policy.paced and allowed else 0,
+        False,
+        now + line,
+    )
+
+
+def _any(found: list[int], policy: Policy, now: int) -> Decision:
+    delay, unit = 0, policy.unit
+    if len(found) == 7:
+        flags, room, reset, mark, retry, delay, unit = found
+    else:
+        flags, room, reset, mark, retry = found if len(found) == 5 else (*found, 0)
+    if type(sum(found)) is not int or unit < 1:  # the uncompiled `decided` would not mind
+        raise TypeError("not numbers that make sense")
+    allowed, overrun = flags & _ALLOWED != 0, flags & _OVERRUN != 0
+    return decided(policy.limit, allowed, room, unit, retry, reset, delay, overrun, now + mark)
+
+
+def _undecided(found: Any) -> Answer:
     if isinstance(found, Exception):
         return found
-    if found == 1:
-        return None
     if found == b"refresh":
         return REFRESH
     if found == b"spared":

@@ -1,0 +1,63 @@
+-- Hits that pass as a whole or not at all: twin of hit_each in stores/_pure.py.
+--
+-- Every member is decided on once, as a hit, on a row of its own. Then the rows of all are
+-- stored; or if some refused, only those of these, which took nothing, but a lockout wants
+-- to know. If one fails, nothing of the group stays written.
+--
+-- The members' keys begin at KEYS[first], their arguments at ARGV[at]. Fills in their
+-- answers, and returns where their arguments end.
+local function all(answers, first, size, at)
+  local members, outdated = {}, false
+  for number = 1, size do
+    local place, cost = ARGV[at], 1
+    if place == 'hit' then
+      place, cost = ARGV[at + 1], tonumber(ARGV[at + 2])
+      at = at + 2
+    end
+    at = at + 1
+    local p = policy_at(place)
+    members[number] = {p = p, cost = cost, key = KEYS[first + number - 1], row = {}, out = {}}
+    outdated = outdated or p.outdated
+  end
+
+  local passed, culprit, failed = not outdated, nil, nil
+  for number, member in ipairs(outdated and {} or members) do
+    member.value, failed = fetch(member.p, member.row, member.key)
+    if failed then
+      passed, culprit = false, number
+      break
+    end
+    member.finish = member.row[1]
+    passed = decide(member.p, member.row, member.cost, true, member.out) and passed
+  end
+
+  for number, member in ipairs(culprit and {} or members) do
+    if member.row.dirty and (passed or not member.out.allowed) then
+      failed = store(member.p, member.row, member.key, member.value)
+      if failed then
+        culprit = number
+        break
+      end
+      member.written = true
+    end
+  end
+
+  for number, member in ipairs(members) do
+    local answer = 'spared'
+    if outdated then
+      answer = 'refresh'
+    elseif number == culprit then
+      answer = failed
+    elseif culprit and member.written then
+      if member.value then
+        put(member.key, member.value, member.finish)
+      else
+        forget(member.key)
+      end
+    elseif not culprit and (passed or not member.out.allowed) then
+      answer = reply(member.p, member.out)
+    end
+    answers[first + number] = answer
+  end
+  return at
+end
