@@ -2,7 +2,7 @@
 
     python -m benchmarks               everything, some minutes
     python -m benchmarks speed         one topic: speed, memory, pauses, threads,
-                                       processes, accuracy, cells or edge
+                                       processes, redis, accuracy, cells or edge
     python -m benchmarks --quick       everything, shorter and rougher
     python -m benchmarks edge --out p.png
 

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from benchmarks import machine, report
 
-TOPICS = ("speed", "memory", "pauses", "threads", "processes", "accuracy", "cells", "edge")
+TOPICS = (
+    *("speed", "memory", "pauses", "threads", "processes", "redis"),
+    *("accuracy", "cells", "edge"),
+)
 
 
 def main() -> None:

@@ -20,13 +20,17 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Setup:
-    """``amount`` units per ``per``, for so many keys; ``clock`` and ``path`` are Penstock's."""
+    """``amount`` units per ``per``, for so many keys; ``clock`` and ``path`` are Penstock's.
+
+    ``url`` is the Redis server's, for those who share their state.
+    """
 
     amount: int
     per: str
     max_keys: int = 1
     clock: Any = None
     path: str | None = None
+    url: str = ""
 
     @property
     def seconds(self) -> int:

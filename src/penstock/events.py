@@ -32,7 +32,7 @@ class StoreDown(Event):
 
 @dataclass(frozen=True, slots=True)
 class StoreUp(Event):
-    """It answers again and is asked again, after so many seconds."""
+    """It answers again and is asked again, or others do in its place, after so many seconds."""
 
     seconds: float
 
@@ -46,6 +46,20 @@ class Degraded(Event):
     verb: str
     policy: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RulesLoaded(Event):
+    """Other rules are in force: so many domains."""
+
+    domains: int
+
+
+@dataclass(frozen=True, slots=True)
+class RulesRejected(Event):
+    """Rules were read and are wrong; the old ones stay."""
+
+    problems: str
 
 
 Hook = Callable[[Event], None]

@@ -38,6 +38,11 @@ _SCHEME = re.compile(r"(?:(redis|valkey)(s?)(?:\+(sentinel|cluster))?|unix)\Z")
 _PORT = 6379
 _SENTINEL_PORT = 26379
 _FORMS = "redis://, rediss://, valkey://, unix://, redis+sentinel:// or redis+cluster://"
+# Without the URL: any part of it may be a part of the password.
+_UNREADABLE = (
+    "cannot read the store's URL: write it like redis://user:password@host:6379/0, with %XX for"
+    " special characters in the password"
+)
 # What a handed-in client's settings may tell about how to reach and enter its server.
 # The rest (retries, time-outs, decoding) concerns its own connections.
 _KEPT = re.compile(
@@ -134,6 +139,8 @@ def _from_url(url: str) -> Target:
         scheme = _SCHEME.match(parts.scheme)
         if scheme is None:
             raise StoreError(f"a store's URL starts with {_FORMS}")
+        if "@" in parts.path:  # a password with a "/" in it, cut in two
+            raise StoreError(_UNREADABLE)
         if parts.scheme == "unix":
             return Target("single", (_address(url),))
         safe = f"redis{scheme[2]}"
@@ -158,10 +165,7 @@ def _from_url(url: str) -> Target:
         raise
     except Exception:
         # Its message may hold a part of the password, where that was not escaped.
-        raise StoreError(
-            f"cannot read the URL {_hidden(url)}: write it like redis://user:password@host:6379/0,"
-            " with %XX for special characters in the password"
-        ) from None
+        raise StoreError(_UNREADABLE) from None
 
 
 def _sentinels(safe: str, login: str, places: str, pieces: list[str], query: str) -> Target:
@@ -198,15 +202,6 @@ def _database(pieces: list[str]) -> str:
         # What it is instead may be the rest of a password with a "/" in it.
         raise StoreError("the database in a URL is a number, as in redis://host:6379/0")
     return f"/{pieces[0]}"
-
-
-def _hidden(url: str) -> str:
-    """A URL that could not be read, with all that could be a secret left out."""
-    scheme, found, rest = url.partition("://")
-    if not found:
-        return "***"
-    before, at, place = rest.rpartition("@")
-    return f"{scheme[:20]}://***@{place}" if at and before else f"{scheme[:20]}://***"
 
 
 # Clients ----------------------------------------------------------------------------

@@ -195,8 +195,8 @@ class ClusterRouter:
         current = set(self._masters_now())
         for place, node in [*self._nodes.items()]:
             if node not in current and not node.busy:
-                node.close()
                 del self._nodes[place]
+                node.retire()
 
     def _masters_now(self) -> set[Node]:
         return {node for node in self._masters if node is not None}

@@ -98,7 +98,7 @@ class RedisCounters(Counters):
         if ticket is None:
             return _nothing()
         self._store.put(ticket)
-        return ticket.future
+        return self._store.hit(ticket) if verb == "hit" else ticket.future
 
     def _ticket(
         self, verb: str, key: str, cost: int = 1, mark: int = NO_MARK, kept: int = 0
@@ -116,8 +116,7 @@ class RedisCounters(Counters):
         tickets = [TaskTicket(loop, self, name, HIT, cost) for name in names]
         for ticket in tickets:
             self._store.put(ticket)
-        decisions: list[Decision] = await asyncio.gather(*(ticket.future for ticket in tickets))
-        return decisions
+        return await self._store.hits(tickets)
 
 
 _VERBS = {"hit": HIT, "peek": PEEK, "charge": CHARGE, "refund": REFUND, "reset": RESET}

@@ -32,10 +32,22 @@ class Engine:
 
     def put(self, ticket: Ticket) -> None:
         ticket.due = time.monotonic() + self._patience
+        self.forget_settled()
         self._open.append(ticket)
         if self._timer is None:
             self._timer = self.loop.call_later(self._patience, self._expire)
         self.router.put(ticket)
+
+    def flush(self) -> None:
+        """Send what waits, without waiting for the end of this turn."""
+        for node in self.router.nodes:
+            node.flush()
+
+    def forget_settled(self) -> None:
+        """Let go of tickets that need no timer any more, a few at a time."""
+        waiting = self._open
+        while waiting and waiting[0].settled:
+            waiting.popleft()
 
     def _expire(self) -> None:
         waiting, now = self._open, time.monotonic()
@@ -67,6 +79,12 @@ class Engine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def hang_up(self) -> None:
+        """Its loop is closed already: at least the servers shall know."""
+        for node in self.nodes:
+            if node.link is not None:
+                node.link.hang_up()
 
     @property
     def nodes(self) -> list[Node]:

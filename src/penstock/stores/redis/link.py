@@ -8,6 +8,8 @@ whoever waits decides for how long, and aborts the link when it has lost its pat
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -67,6 +69,11 @@ class Link(asyncio.Protocol):
     def close(self) -> None:
         """End it now. Those who wait for an answer are told that it is lost."""
         self._end(Lost("closed"))
+
+    def hang_up(self) -> None:
+        """End the connection of a loop that does not run any more."""
+        with contextlib.suppress(OSError):
+            self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     # What asyncio calls -------------------------------------------------------------
 

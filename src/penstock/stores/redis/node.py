@@ -89,9 +89,9 @@ class Node:
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         self._scheduled = False
         if self.link is None:
             self._keeper.start()
@@ -300,7 +300,7 @@ class Node:
             if not waker.done():
                 waker.set_result(None)
         self._wakers.clear()
-        self._flush()
+        self.flush()
 
     async def _greet(self, link: Link) -> None:
         """Make sure that it can decide, has the script, and answers in time."""
@@ -337,6 +337,12 @@ class Node:
         self._wakers.append(waker)
         self._keeper.start()
         await waker
+
+    def retire(self) -> None:
+        """Others have taken its place: what was down is so no more."""
+        self.close()
+        if self.breaker.state != CLOSED:
+            self.settings.emit(StoreUp(self.name, time.monotonic() - self.breaker.opened_at))
 
     def close(self) -> None:
         self._keeper.stop()

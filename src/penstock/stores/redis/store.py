@@ -14,6 +14,7 @@ from typing import Any
 from redis.crc import key_slot
 
 from penstock import keys
+from penstock.algorithms.words import NO_MARK
 from penstock.clock import Clock
 from penstock.decision import Decision
 from penstock.durations import Duration, parse_duration
@@ -42,8 +43,10 @@ from penstock.stores.redis.wire import HIT, PEEK, REFUND, SPARED
 logger = logging.getLogger("penstock.redis")
 
 Wanted = tuple[Counters, str, int]
-# What a ticket is made of, its other members, and where they stood in what was wanted.
-Group = tuple[tuple[Any, ...], list[Question], list[int]]
+# What a refund's ticket is made of: counters, key, verb, cost, mark.
+Refund = tuple[RedisCounters, str, str, int, int]
+# What a group's ticket is made of, its other members, and where they stood in what was wanted.
+Group = tuple[tuple[RedisCounters, str, str, int], list[Question], list[int]]
 
 
 class RedisStore(Store):
@@ -140,6 +143,45 @@ class RedisStore(Store):
             engine = self._engine(ticket.future.get_loop())
         engine.put(ticket)
 
+    async def hit(self, ticket: TaskTicket) -> Any:
+        """The answer to a hit. Who is cancelled while waiting for it has taken nothing.
+
+        A hit that is under way is given back when its answer comes, by the node; one whose
+        answer is here already, by this.
+        """
+        try:
+            return await ticket.future
+        except asyncio.CancelledError:
+            self._give_back([ticket])
+            raise
+
+    async def hits(self, tickets: Sequence[TaskTicket]) -> list[Any]:
+        """The same for several, of which all or none may have taken."""
+        try:
+            if len(tickets) == 1:
+                return [await tickets[0].future]
+            return await asyncio.gather(*(ticket.future for ticket in tickets))
+        except BaseException:
+            for ticket in tickets:
+                ticket.future.cancel()
+            self._give_back(tickets)
+            raise
+
+    def _give_back(self, tickets: Sequence[TaskTicket]) -> None:
+        loop = tickets[0].future.get_loop()
+        self._refund(loop, [r for ticket in tickets for r in _taken(ticket, ticket.outcome)])
+
+    def _refund(self, loop: asyncio.AbstractEventLoop, refunds: list[Refund]) -> None:
+        for refund in self._in_redis(refunds):
+            self._engine(loop).put(LooseTicket(*refund))
+
+    def _in_redis(self, refunds: list[Refund]) -> list[Refund]:
+        """Those that go to the server; the others are given back here and now."""
+        for counters, name, _, cost, mark in refunds:
+            if mark < NO_MARK:
+                self.fallback.refund_here(counters, name, cost, mark, 0)
+        return [refund for refund in refunds if refund[-1] >= NO_MARK]
+
     def hit_each(self, wanted: list[Wanted]) -> list[Decision]:
         seat: Seat = Seat()
         groups = self._groups(wanted)
@@ -147,7 +189,7 @@ class RedisStore(Store):
         try:
             found = self.ask(tickets, seat)
         finally:
-            spare = _refunds(tickets, [ticket.outcome for ticket in tickets])
+            spare = self._in_redis(_refunds(tickets, [ticket.outcome for ticket in tickets]))
             if spare:
                 self.ask([ThreadTicket(seat, *refund) for refund in spare], seat)
         decisions = _in_order(groups, found)
@@ -164,18 +206,8 @@ class RedisStore(Store):
         tickets = [TaskTicket(loop, *first, members=rest) for first, rest, _ in groups]
         for ticket in tickets:
             self.put(ticket)
-        engine = self._engine(loop)
-        try:
-            found = await asyncio.gather(*(ticket.future for ticket in tickets))
-        except BaseException:
-            # Those that were decided have taken; those under way are given back when they
-            # have been (see Node).
-            for ticket in tickets:
-                ticket.future.cancel()
-            raise
-        finally:
-            for refund in _refunds(tickets, [ticket.outcome for ticket in tickets]):
-                engine.put(LooseTicket(*refund))
+        found = await self.hits(tickets)
+        self._refund(loop, _refunds(tickets, found))
         decisions = _in_order(groups, found)
         spared = [at for at, decision in enumerate(decisions) if decision is SPARED]
         if spared:
@@ -238,7 +270,9 @@ class RedisStore(Store):
         if turns is not None:
             turns.close()
         for loop, engine in [*self._engines.items()]:
-            if not loop.is_closed():
+            if loop.is_closed():
+                engine.hang_up()
+            else:
                 _call_in(loop, engine.close)
         self._engines.clear()
         self._last = (None, None)
@@ -333,23 +367,21 @@ def _as_tag(tag: str | Tag | None) -> Tag | None:
     return lambda key: fixed
 
 
-def _refunds(tickets: Sequence[Ticket], found: Sequence[Any]) -> list[tuple[Any, ...]]:
+def _refunds(tickets: Sequence[Ticket], found: Sequence[Any]) -> list[Refund]:
     """What must be given back when some groups were decided and not all were allowed."""
-    groups = [_decisions(answer) for answer in found]
-    taken = [bool(group) and all(group) for group in groups]
-    if all(taken):
+    taken = [_taken(ticket, answer) for ticket, answer in zip(tickets, found, strict=True)]
+    return [] if all(taken) else [refund for refunds in taken for refund in refunds]
+
+
+def _taken(ticket: Ticket, answer: Any) -> list[Refund]:
+    """Tickets that would give back what this one took; nothing if it took nothing."""
+    decisions = _decisions(answer)
+    if ticket.verb != HIT or not decisions or not all(decisions):
         return []
-    refunds: list[tuple[Any, ...]] = []
-    for ticket, group, took in zip(tickets, groups, taken, strict=True):
-        if took:
-            for question, decision in zip(ticket.questions, group, strict=True):
-                if decision.degraded:
-                    question.counters.refund(question.name, question.cost, decision._mark)
-                else:
-                    refunds.append(
-                        (question.counters, question.name, REFUND, question.cost, decision._mark)
-                    )
-    return refunds
+    return [
+        (question.counters, question.name, REFUND, question.cost, decision._mark)
+        for question, decision in zip(ticket.questions, decisions, strict=True)
+    ]
 
 
 def _decisions(answer: Any) -> list[Decision]:

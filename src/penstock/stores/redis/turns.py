@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import threading
 import time
 from collections import deque
@@ -45,6 +46,7 @@ class Turns:
         self._hiring = threading.Lock()
         self._stay_until = 0.0
         self._closed = False
+        self._owner = os.getpid()
 
     def ask(self, tickets: Sequence[ThreadTicket], seat: Seat) -> None:
         """Return when all tickets, which belong to this seat, are settled."""
@@ -63,7 +65,9 @@ class Turns:
         """With the turn taken: run the loop until these are settled, and hand it on."""
         loop = self._loop
         try:
-            loop.call_soon(self._drain)
+            # What is here leaves now, not in the loop's first turns.
+            self._drain()
+            self.engine.flush()
             for ticket in tickets:
                 ticket.driver = loop.stop
                 while not ticket.settled:
@@ -71,6 +75,7 @@ class Turns:
                 ticket.driver = None
         finally:
             unwell = self.engine.router.connecting
+            self.engine.forget_settled()  # or the last of them would keep the store alive
             self._turn.release()
             self._hand_on()
             if unwell:
@@ -165,21 +170,28 @@ class Turns:
 
     def close(self, wait: bool = True) -> None:
         """Close the connections, from any thread; who waits gets a degraded answer."""
+        if os.getpid() != self._owner:
+            return  # a forked child's copy: the sockets are its parent's
         with self._hiring:
             if self._closed:
                 return
             self._closed = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        # Whoever drives now settles all tickets, and with them its own.
+        self._loop.call_soon_threadsafe(self._shut)
         ending = threading.Thread(target=self._finish, name="penstock-redis-end", daemon=True)
         ending.start()
         if wait:
             ending.join()
 
+    def _shut(self) -> None:
+        self._drain()
+        self.engine.close()
+        self._loop.stop()
+
     def _finish(self) -> None:
         """In a thread of its own: the caller's may be running another loop."""
         with self._turn:
-            self._drain()
-            self.engine.close()
+            self._shut()
             ending = self._loop.create_task(_end_tasks())
             ending.add_done_callback(lambda _: self._loop.stop())
             while not ending.done():
