@@ -17,10 +17,13 @@ import penstock.testing
 SOURCE = Path(penstock.__file__).parent
 
 NAMES = [
+    "AsyncGate",
     "AsyncLimiter",
     "Clock",
     "Decision",
+    "Descriptor",
     "ForeignValue",
+    "Gate",
     "InvalidCost",
     "InvalidKey",
     "Limit",
@@ -30,11 +33,13 @@ NAMES = [
     "MemoryStore",
     "MonotonicClock",
     "PenstockError",
+    "RulesError",
     "SharedMemoryStore",
     "StoreError",
     "StoreFileError",
     "StoreUnavailable",
     "UnsupportedLimit",
+    "Verdict",
     "WallClock",
     "__version__",
 ]

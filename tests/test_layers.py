@@ -26,6 +26,8 @@ ORDER = [
     {"line", "flow", "drivers", "guard", "request", "reservation"},
     {"limiter"},
     {"async_limiter"},
+    {"rules"},
+    {"gate"},
     {"testing"},
     {"cli", "__main__"},
 ]

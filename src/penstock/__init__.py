@@ -19,21 +19,27 @@ from penstock.errors import (
     LimitError,
     LimitExceeded,
     PenstockError,
+    RulesError,
     StoreError,
     StoreFileError,
     StoreUnavailable,
     UnsupportedLimit,
 )
+from penstock.gate import AsyncGate, Gate
 from penstock.limit import Limit
 from penstock.limiter import Limiter
+from penstock.rules.verdict import Descriptor, Verdict
 from penstock.stores.memory import MemoryStore
 from penstock.stores.shared import SharedMemoryStore
 
 __all__ = [
+    "AsyncGate",
     "AsyncLimiter",
     "Clock",
     "Decision",
+    "Descriptor",
     "ForeignValue",
+    "Gate",
     "InvalidCost",
     "InvalidKey",
     "Limit",
@@ -43,11 +49,13 @@ __all__ = [
     "MemoryStore",
     "MonotonicClock",
     "PenstockError",
+    "RulesError",
     "SharedMemoryStore",
     "StoreError",
     "StoreFileError",
     "StoreUnavailable",
     "UnsupportedLimit",
+    "Verdict",
     "WallClock",
     "__version__",
 ]

@@ -29,7 +29,7 @@ from stores.load import BACK_WITHIN, KINDS, Load, Pinger, TaskLoad, wait_for
 Start = Callable[..., Server]
 
 # By which the script says that a call came too late.
-A_TIME = b"*2\r\n:1\r\n:2\r\n"
+A_TIME = b"*1\r\n:1700000000000000\r\n"
 
 both = pytest.mark.parametrize("kind", KINDS)
 
@@ -39,7 +39,9 @@ def check_promises(load: Load, what: str) -> None:
     _, beyond = load.excess()
     print(f"\n{what}: {load.summary}")
     assert beyond <= 0, f"{beyond * 1e3:.1f} ms beyond deadline and slack, and no stall explains it"
-    assert load.reasons.total() == sum(one.degraded for one in load.made)
+    # A caller that was too busy to be told in time helps itself, and may be told yet.
+    twice = load.reasons.total() - sum(one.degraded for one in load.made)
+    assert 0 <= twice <= load.reasons["this process was too busy to ask in time"]
 
 
 def is_late(reason: str) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from penstock import _mode
 from penstock._version import __version__
-from penstock.cli import demo
+from penstock.cli import check, demo, explain
 
 DONE = 0
 BAD_ARGUMENTS = 2
@@ -28,18 +28,28 @@ def version() -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="penstock", description="Rate limits, decided in this process or shared by a host."
+        prog="penstock", description="Rate limits: rules, and what they decide."
     )
     parser.add_argument("--version", action="store_true", help="show the version and which core")
     commands = parser.add_subparsers(title="commands", metavar="<command>")
     demo.register(commands)
+    check.register(commands)
+    explain.register(commands)
     return parser
+
+
+def _kept(arguments: Sequence[str]) -> list[str]:
+    """argparse drops the first ``--``; between two descriptors it means something."""
+    words = list(arguments)
+    if "explain" in words[:1] and "--" in words:
+        words.insert(words.index("--"), "--")
+    return words
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; argparse itself exits with 2 on bad arguments."""
     parser = build_parser()
-    parsed = parser.parse_args(arguments)
+    parsed = parser.parse_args(_kept(sys.argv[1:] if arguments is None else arguments))
     if parsed.version:
         print(version())
         return DONE

@@ -79,6 +79,8 @@ class Rule:
     schedule: tuple[Period, ...] = ()
     detailed_metric: bool = False
     metadata: Mapping[str, object] = field(default_factory=dict)
+    # Of its rate_limit, also where that leaves no limit to carry it: unlimited, or closed.
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

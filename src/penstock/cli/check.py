@@ -1,0 +1,73 @@
+"""``penstock check``: reads rules and says all that is wrong with them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from penstock.cli.paint import Paint
+from penstock.errors import RulesError
+from penstock.rules.compiled import all_rules
+from penstock.rules.problems import Problems
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+WRONG = 1
+# Files with fewer rules are read before anybody could read how far it is.
+_TELL_EVERY = 10_000
+
+
+def register(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "check",
+        help="say what is wrong with files of rules",
+        description="Reads rules as a gate would, and prints all problems at once, each with its"
+        " file, line and column. Exit code 0: they can be used; 1: they cannot.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a file or a folder of YAML")
+    parser.add_argument(
+        "--merge-domains", action="store_true", help="a domain may be split over files"
+    )
+    parser.add_argument("--strict", action="store_true", help="warnings are errors, too")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from penstock.rules.parse import load_files
+
+    paint, problems = Paint(sys.stdout), Problems()
+    shows = sys.stderr.isatty()
+
+    def progress(rules: int) -> None:
+        if shows and rules % _TELL_EVERY == 0:
+            print(f"\r{rules} rules", end="", file=sys.stderr, flush=True)
+
+    try:
+        rules = load_files(
+            arguments.files,
+            merge_domains=arguments.merge_domains,
+            problems=problems,
+            progress=progress,
+        )
+    except RulesError as error:
+        for problem in error.problems:
+            print(f"{paint.red('error')}   {problem}")
+        found = None
+    else:
+        found = rules
+    if shows:
+        print("\r", end="", file=sys.stderr)
+    for warning in sorted(problems.warnings):
+        print(f"{paint.yellow('warning')} {warning}")
+    if found is None or (arguments.strict and problems.warnings):
+        count = len(problems.errors) + (len(problems.warnings) if arguments.strict else 0)
+        print(
+            f"{max(1, count)} {'problem' if count < 2 else 'problems'}: these rules cannot be used"
+        )
+        return WRONG
+    count = sum(1 for _ in all_rules(found))
+    names = ", ".join(sorted(found.domains))
+    print(f"{paint.green('ok')}: {count} {'rule' if count == 1 else 'rules'} in {names:.200}")
+    return 0

@@ -1,0 +1,93 @@
+"""``penstock explain``: which rule applies to a request, and why."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.cli.paint import Paint
+from penstock.errors import PenstockError
+from penstock.gate import Gate
+from penstock.rules.check import only_domain
+from penstock.rules.verdict import Status
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+REFUSED = 1
+BAD_ARGUMENTS = 2
+
+
+def register(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "explain",
+        help="say which rule applies to a request, and why",
+        description="Matches descriptors against rules, level by level, and says what a first"
+        " request of its kind would get. Nothing is counted. Exit code 0: allowed; 1: refused.",
+        epilog="example: penstock explain rules.yaml plan=free user=42 -- path=/login ip=1.2.3.4",
+    )
+    parser.add_argument("file", metavar="FILE", help="a file or a folder of YAML")
+    parser.add_argument(
+        "pairs",
+        nargs="*",
+        metavar="KEY=VALUE",
+        help="the pairs of a descriptor, in order; -- between two descriptors",
+    )
+    parser.add_argument("--domain", help="which domain, where there are several")
+    parser.add_argument("--hits", type=int, default=1, help="how many at once (default 1)")
+    parser.add_argument(
+        "--merge-domains", action="store_true", help="a domain may be split over files"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    paint = Paint(sys.stdout)
+    try:
+        descriptors = read_descriptors(arguments.pairs)
+        gate = Gate.from_file(arguments.file, merge_domains=arguments.merge_domains)
+        matchers = gate.matchers
+        domain = only_domain(gate.compiled, arguments.domain)
+        if domain not in matchers:
+            raise PenstockError(f"no domain {domain!r}: there is {', '.join(sorted(matchers))}")
+        verdict = gate.check(*descriptors, domain=domain, hits=arguments.hits)
+    except PenstockError as error:
+        print(f"{paint.red('error')} {error}", file=sys.stderr)
+        return BAD_ARGUMENTS
+    for pairs, status in zip(descriptors, verdict.statuses, strict=True):
+        shown = " ".join(f"{key}={value}" for key, value in pairs)
+        print(paint.bold(shown))
+        for step in matchers[domain].trace(pairs):
+            print("  " + str(step).replace("\n", "\n  "))
+        print(f"  {_meaning(status, paint)}")
+    word = paint.green("allowed") if verdict else paint.red("refused")
+    print(f"{paint.bold('the request')}: {word}")
+    return 0 if verdict else REFUSED
+
+
+def read_descriptors(words: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
+    """``a=1 b=2 -- c=3`` as two descriptors."""
+    descriptors: list[list[tuple[str, str]]] = [[]]
+    for word in words:
+        if word == "--":
+            descriptors.append([])
+            continue
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise PenstockError(f"write a pair as KEY=VALUE, not {word!r:.100}")
+        descriptors[-1].append((key, value))
+    if not all(descriptors):
+        raise PenstockError("name at least one pair for each descriptor, such as user=42")
+    return [tuple(pairs) for pairs in descriptors]
+
+
+def _meaning(status: Status, paint: Paint) -> str:
+    if status.decision is None:
+        word = paint.green("allowed") if status.allowed else paint.red("refused")
+        return f"{word}: {status.reason}"
+    decision = status.decision
+    word = paint.green("allowed") if decision else paint.red("refused")
+    shadow = paint.yellow(" (only in shadow)") if status.shadow else ""
+    return f"{word} by {decision.limit}, {decision.remaining} left after it{shadow}"

@@ -1,0 +1,31 @@
+"""Colours, where there is somebody to see them."""
+
+from __future__ import annotations
+
+import os
+from typing import TextIO
+
+
+class Paint:
+    """Colours text for a terminal, and leaves it as it is for a pipe or with NO_COLOR."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._on = out.isatty() and not os.environ.get("NO_COLOR")
+
+    def _wrap(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._on else text
+
+    def red(self, text: str) -> str:
+        return self._wrap(text, "31")
+
+    def green(self, text: str) -> str:
+        return self._wrap(text, "32")
+
+    def yellow(self, text: str) -> str:
+        return self._wrap(text, "33")
+
+    def dim(self, text: str) -> str:
+        return self._wrap(text, "2")
+
+    def bold(self, text: str) -> str:
+        return self._wrap(text, "1")

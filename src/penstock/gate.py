@@ -1,0 +1,251 @@
+"""Gate: rules over a store. Descriptors in, verdict out.
+
+>>> from penstock import Gate
+>>> gate = Gate.from_rules({"domain": "api", "descriptors": [{"key": "user", "limits": "2/hour"}]})
+>>> [bool(gate.check({"user": "42"})) for _ in range(3)]
+[True, True, False]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.clock import WALL, Clock
+from penstock.decision import Decision
+from penstock.errors import RulesError
+from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
+from penstock.rules.check import Check, Done, Flow, Work, only_domain, quick_verdict
+from penstock.rules.compiled import Compiled, Item, Told
+from penstock.rules.match import Matcher
+from penstock.rules.model import RuleSet
+from penstock.rules.switches import Switches
+from penstock.rules.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
+from penstock.rules.watch import Watcher
+from penstock.stores.base import Store, check_clock
+from penstock.stores.memory import MemoryStore
+
+Where = str | Path
+
+
+class Gate:
+    """Decides on requests by rules. Made with `from_file` or `from_rules`.
+
+    ``clock`` tells the time for schedules and for what runs out; the store has its own.
+    `AsyncGate` is the same for coroutines.
+    """
+
+    def __init__(
+        self,
+        rules: RuleSet,
+        store: Store | None = None,
+        *,
+        clock: Clock | None = None,
+        files: Sequence[Where] = (),
+        merge_domains: bool = False,
+    ) -> None:
+        if store is not None and not isinstance(store, Store):
+            raise TypeError(f"store is a Store such as MemoryStore(), not {store!r}")
+        self.store = MemoryStore() if store is None else store
+        self._clock = check_clock(clock) or WALL
+        self._files = tuple(files)
+        self._merge_domains = merge_domains
+        self._hooks = Hooks()
+        self._loading = threading.Lock()
+        self._watcher: Watcher | None = None
+        self.compiled = Compiled(rules, self.store)
+        self.switches = Switches(self._clock)
+
+    @classmethod
+    def from_file(
+        cls,
+        *files: Where,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        merge_domains: bool = False,
+    ) -> Gate:
+        """Rules from files or folders of YAML; `RulesError` lists all that is wrong with them."""
+        rules = _parser().load_files(files, merge_domains=merge_domains)
+        return cls(rules, store, clock=clock, files=files, merge_domains=merge_domains)
+
+    @classmethod
+    def from_rules(
+        cls,
+        rules: str | Mapping[str, Any],
+        store: Store | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> Gate:
+        """Rules from the text of a file, or the same as a dict."""
+        return cls(read_rules(rules), store, clock=clock)
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules in force."""
+        return self.compiled.rules
+
+    @property
+    def matchers(self) -> Mapping[str, Matcher]:
+        """What finds a domain's rules, by its name; `Matcher.trace` explains how."""
+        return self.compiled.matchers
+
+    def check(self, *descriptors: Asked, domain: str | None = None, hits: int = 1) -> Verdict:
+        """May the request go ahead?
+
+        Each descriptor is a mapping, a list of pairs or a `Descriptor`. All limits that
+        apply pass, or nothing is consumed. ``hits`` below zero gives back.
+        """
+        quick = self._quick(descriptors, domain) if hits == 1 else None
+        if quick is not None:
+            items, told = quick
+            if len(items) == 1:
+                counters, key, cost = items[0]
+                return quick_verdict(told, (counters.hit(key, cost),))
+            return quick_verdict(told, self.store.hit_each(items) if items else ())
+        flow = self.begin(descriptors, domain, hits)
+        try:
+            work = next(flow)
+            while True:
+                work = flow.send(self._do(work))
+        except StopIteration as end:
+            verdict: Verdict = end.value
+            return verdict
+
+    def _quick(
+        self, descriptors: Sequence[Asked], domain: str | None
+    ) -> tuple[list[Item], list[Told]] | None:
+        """The short way, if this request may take it."""
+        if not self.switches.calm:
+            return None
+        lanes = self.compiled.lanes
+        if domain is None and len(lanes) == 1 == len(self.compiled.matchers):
+            (lane,) = lanes.values()
+        else:
+            lane = lanes.get(domain)  # type: ignore[arg-type,assignment]  # None is in none
+        return None if lane is None else lane.take(descriptors)
+
+    def begin(self, descriptors: Sequence[Asked], domain: str | None, hits: int) -> Flow:
+        """A check, to be driven."""
+        compiled = self.compiled  # once: a reload may come at any moment
+        asked: list[Descriptor] = [as_descriptor(descriptor) for descriptor in descriptors]
+        name = only_domain(compiled, domain)
+        state = None if self.switches.calm else self.switches.state()
+        check = Check(compiled, self.store, state, self._clock.now())
+        return check.flow(asked, name, check_hits(hits))
+
+    def _do(self, work: Work) -> Done:
+        group: Sequence[Decision] = ()
+        if len(work.group) == 1:
+            counters, key, cost = work.group[0]
+            group = (counters.hit(key, cost),)
+        elif work.group:
+            group = self.store.hit_each(work.group)
+        return group, [getattr(counters, verb)(*args) for verb, counters, args in work.singles]
+
+    # Reloading -----------------------------------------------------------------------------
+
+    def reload(self) -> None:
+        """Read the files again. If they are wrong, `RulesError`, and the old rules stay.
+
+        Counters of unchanged limits go on. What a key had used of a changed one is
+        carried over, in proportion, at its next request.
+        """
+        if not self._files:
+            raise RulesError("these rules did not come from files: use `replace`")
+        try:
+            rules = _parser().load_files(self._files, merge_domains=self._merge_domains)
+        except RulesError as error:
+            self._hooks.emit(RulesRejected("rules", str(error)))
+            raise
+        self.replace(rules)
+
+    def replace(self, rules: RuleSet | str | Mapping[str, Any]) -> None:
+        """Put other rules in force, between two requests."""
+        found = rules if isinstance(rules, RuleSet) else read_rules(rules)
+        with self._loading:
+            self.compiled = Compiled(found, self.store, self._clock.now(), self.compiled)
+        self._hooks.emit(RulesLoaded("rules", len(found.domains)))
+
+    def watch(self) -> None:
+        """Reload when the files change, until `close`. A wrong file is an event and a log line."""
+        if not self._files:
+            raise RulesError("these rules did not come from files: there is nothing to watch")
+        if self._watcher is None:
+            self._watcher = Watcher(self._files, self.reload)
+            self._watcher.start()
+
+    def subscribe(self, hook: Hook) -> None:
+        """Have ``hook`` called with every event: see `penstock.events`."""
+        self._hooks.add(hook)
+
+    def unsubscribe(self, hook: Hook) -> None:
+        """Have it called no more."""
+        self._hooks.remove(hook)
+
+    def close(self) -> None:
+        """Stop watching. The store is its owner's to close."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.stop()
+
+    def __repr__(self) -> str:
+        domains = ", ".join(sorted(self.rules.domains))
+        return f"<Gate {domains:.200} store={self.store!r}>"
+
+
+class AsyncGate(Gate):
+    """`Gate` for coroutines: ``await gate.check(...)``. All else is the same."""
+
+    async def check(  # type: ignore[override]  # the same, awaited
+        self, *descriptors: Asked, domain: str | None = None, hits: int = 1
+    ) -> Verdict:
+        """May the request go ahead? See `Gate.check`."""
+        waits = self.store.waits
+        quick = self._quick(descriptors, domain) if hits == 1 else None
+        if quick is not None:
+            items, told = quick
+            work = Work(items, [])
+            return quick_verdict(told, (await self._do_async(work) if waits else self._do(work))[0])
+        flow = self.begin(descriptors, domain, hits)
+        do = self._do_async if waits else None
+        try:
+            work = next(flow)
+            while True:
+                work = flow.send(self._do(work) if do is None else await do(work))
+        except StopIteration as end:
+            verdict: Verdict = end.value
+            return verdict
+
+    async def _do_async(self, work: Work) -> Done:
+        """Everything at once: what is asked in one turn of the loop leaves together."""
+        singles = [counters.submit(verb, *args) for verb, counters, args in work.singles]
+        if len(work.group) == 1:
+            counters, key, cost = work.group[0]
+            singles.append(counters.submit("hit", key, cost))
+        if len(work.group) <= 1:
+            answers = await asyncio.gather(*singles)
+            split = len(work.singles)
+            return answers[split:], answers[:split]
+        group, *answers = await asyncio.gather(self.store.hit_each_async(work.group), *singles)
+        return group, answers
+
+
+def read_rules(rules: str | Mapping[str, Any]) -> RuleSet:
+    """From the text of a file, or the same as a dict."""
+    parse = _parser()
+    domain = parse.parse_text(rules) if isinstance(rules, str) else parse.load_mapping(rules)
+    return RuleSet({domain.name: domain})
+
+
+def _parser() -> Any:
+    """What reads rules; it is needed only here, and needs what not everybody has."""
+    try:
+        from penstock.rules import parse
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"reading rules needs {error.name}: pip install 'penstock[rules]'", name=error.name
+        ) from None
+    return parse

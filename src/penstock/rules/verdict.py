@@ -1,0 +1,154 @@
+"""What a gate is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.decision import Decision
+from penstock.errors import InvalidCost, InvalidKey
+from penstock.limit import Limit, as_limit
+
+if TYPE_CHECKING:
+    from penstock.rules.model import Rule
+
+Pair = tuple[str, str]
+# Units that one descriptor may ask for at once, either way.
+MOST_HITS = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """Ordered pairs, with what this request says otherwise than the rules.
+
+    ``limit`` is decided by instead of the rule's limits. ``hits`` goes before the
+    request's: 0 looks without taking, below zero gives back.
+    """
+
+    pairs: tuple[Pair, ...]
+    limit: Limit | None = None
+    hits: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        pairs: Mapping[str, str] | Iterable[Pair],
+        limit: Limit | str | None = None,
+        hits: int | None = None,
+    ) -> Descriptor:
+        """From a mapping or a list of pairs, checked."""
+        own = None if limit is None else as_limit(limit)
+        return cls(check_pairs(pairs), own, None if hits is None else check_hits(hits))
+
+
+Asked = Descriptor | Mapping[str, str] | Iterable[Pair]
+
+
+def as_descriptor(asked: Asked) -> Descriptor:
+    return asked if type(asked) is Descriptor else Descriptor(check_pairs(asked))  # type: ignore[arg-type]  # it is no Descriptor
+
+
+def check_pairs(pairs: Mapping[str, str] | Iterable[Pair]) -> tuple[Pair, ...]:
+    if isinstance(pairs, Mapping):
+        pairs = pairs.items()
+    if isinstance(pairs, (str, bytes)):
+        raise InvalidKey(f"a descriptor is a mapping or a list of pairs, not {pairs!r:.100}")
+    try:
+        found = tuple(pairs)
+    except TypeError:
+        raise InvalidKey(
+            f"a descriptor is a mapping or a list of pairs, not {type(pairs).__name__}"
+        ) from None
+    if not found:
+        raise InvalidKey("a descriptor has at least one pair; this one is empty")
+    for pair in found:
+        if type(pair) is not tuple or len(pair) != 2:
+            raise InvalidKey(f"a descriptor's pair is a tuple (key, value), not {pair!r:.100}")
+        key, value = pair
+        if not isinstance(key, str) or not key or not isinstance(value, str):
+            raise InvalidKey(f"a descriptor's key and value are texts, not {pair!r:.100}")
+    return found
+
+
+def check_hits(hits: object) -> int:
+    if type(hits) is not int or not -MOST_HITS < hits < MOST_HITS:
+        raise InvalidCost(f"hits is a whole number of less than 2**32, not {hits!r:.100}")
+    return hits
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What became of one descriptor.
+
+    ``decision`` is that of its strictest limit, and None where nothing was counted: no
+    rule matched (``rule`` is None, too), it is unlimited, on a list, or switched off.
+    ``reason`` is one word for it.
+    """
+
+    pairs: tuple[Pair, ...]
+    allowed: bool
+    reason: str
+    rule: Rule | None = None
+    decision: Decision | None = None
+    limit_name: str | None = None
+    shadow: bool = False
+
+
+# Reasons.
+LIMIT = "limit"
+UNMATCHED = "unmatched"
+UNLIMITED = "unlimited"
+CLOSED = "closed"
+ALLOWED = "allow list"
+DENIED = "deny list"
+REPLACED = "replaced"
+OFF = "switched off"
+REFUND = "given back"
+
+
+class Verdict:
+    """May the request go ahead? ``if verdict:`` is all that most callers need.
+
+    - ``allowed``: the answer, also as the truth value
+    - ``decision``: of the limit that speaks for the request: the one that refused it, or
+      the one with the least remaining; None if nothing was counted
+    - ``rule``: the rule of that limit, or the one that refused without a limit
+    - ``statuses``: what became of each descriptor, in their order
+    """
+
+    __slots__ = ("_statuses", "allowed", "decision", "rule")
+
+    def __init__(
+        self,
+        allowed: bool,
+        decision: Decision | None,
+        rule: Rule | None,
+        statuses: tuple[Status, ...] | Callable[[], tuple[Status, ...]],
+    ) -> None:
+        self.allowed = allowed
+        self.decision = decision
+        self.rule = rule
+        self._statuses = statuses  # or what makes them: many callers never look
+
+    @property
+    def statuses(self) -> tuple[Status, ...]:
+        found = self._statuses
+        if not isinstance(found, tuple):
+            found = self._statuses = found()
+        return found
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until the same request would be allowed; None if no waiting helps."""
+        if self.allowed:
+            return 0.0
+        return None if self.decision is None else self.decision.retry_after
+
+    def __repr__(self) -> str:
+        word = "allowed" if self.allowed else "refused"
+        rule = f" by {self.rule.id}" if self.rule is not None and not self.allowed else ""
+        return f"<Verdict {word}{rule} {list(self.statuses)!r}>"
