@@ -2,6 +2,7 @@
 # make test    the whole test suite, with the compiled core and without
 # make check   lint, formatting, types
 # make bench   Penstock beside its peers (about five minutes; make bench ARGS=--quick)
+# make fuzz    ten minutes of broken rules into the loader
 # make soak    the properties and the kill tests for a long time
 # Each of them sets up what it needs, in .venv, and is quick when nothing changed.
 
@@ -12,7 +13,7 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE  := $(shell find src -name "*.py" -o -name "*.pyx" -o -name "*.pxd" -o -name "*.h") setup.py pyproject.toml
 ARGS  ?=
 
-.PHONY: help demo test check bench soak lock clean
+.PHONY: help demo test check bench fuzz soak lock clean
 help:
 	@sed -n 's/^# //p' Makefile | head -7
 
@@ -56,6 +57,9 @@ check: .make/penstock
 
 bench: .make/penstock .make/bench-packages
 	$(BIN)/python -m benchmarks $(ARGS)
+
+fuzz: .make/penstock
+	$(BIN)/python tests/rules/fuzz.py --minutes 10 $(ARGS)
 
 soak: .make/penstock
 	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q tests/properties
