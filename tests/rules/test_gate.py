@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -347,18 +349,39 @@ def test_reloads_under_load_are_never_seen_half(tmp_path: Path) -> None:
                 wrong.append(error)
             count[0] += 1
 
+    async def work_async() -> None:
+        other = AsyncGate(door.rules, door.store)
+        others.append(other)
+        while not stop.is_set():
+            verdict = await other.check({"a": "2"}, {"b": "2"})
+            seen = {status.decision.limit.amount for status in verdict.statuses}  # type: ignore[union-attr]
+            if len(seen) != 1 or not verdict:
+                wrong.append(verdict)
+            await asyncio.sleep(0)
+
+    others: list[AsyncGate] = []
     threads = [threading.Thread(target=work) for _ in range(4)]
+    threads.append(threading.Thread(target=lambda: asyncio.run(work_async())))
     for thread in threads:
         thread.start()
     for turn in range(1000):
+        if turn == 100:
+            gc.collect()
+            tracemalloc.start()
+            before = tracemalloc.get_traced_memory()[0]
         if turn % 10 == 9:
             with pytest.raises(RulesError):
                 door.replace("domain: api\ndescriptors: [{key: a, limits: never}]")
         else:
-            door.replace(good[turn % 2])
+            for gate in (door, *others):
+                gate.replace(good[turn % 2])
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
     stop.set()
     for thread in threads:
         thread.join()
+    assert grown < 200_000, "a thousand reloads, and nothing piles up"
     assert wrong[:3] == []
     assert count[0] > 1000
 

@@ -148,3 +148,11 @@ def test_addresses_of_one_network_share_it_and_are_on_its_list(
     assert str(one) in ValueList([network])
     together = network_of(str(other), (ipv4, ipv6)) == network
     assert (str(other) in ValueList([network])) == together
+
+
+def test_an_address_is_itself_however_it_is_spelled() -> None:
+    found = ValueList(["6.6.6.6", "2001:db8::1", "::ffff:10.0.0.0/104"])
+    for same in ("6.6.6.6", "::ffff:6.6.6.6", "2001:DB8:0:0::1", "10.9.9.9", "::ffff:10.1.1.1"):
+        assert same in found, same
+    for other in ("6.6.6.7", "2001:db8::2", "11.0.0.1", "::ffff:11.0.0.1"):
+        assert other not in found, other
