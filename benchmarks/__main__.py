@@ -11,7 +11,7 @@ from benchmarks import machine, report
 
 TOPICS = (
     *("speed", "memory", "pauses", "threads", "processes", "redis"),
-    *("accuracy", "cells", "edge"),
+    *("rules", "accuracy", "cells", "edge"),
 )
 
 
