@@ -443,10 +443,13 @@ def test_a_merge_key() -> None:
 
 
 def test_so_many_problems_are_told_and_no_more() -> None:
-    steps = "".join(f"  - {{kee: k{i}}}\n" for i in range(10_000))
+    wrong = "".join(f"  - {{kee: k{i}}}\n" for i in range(Problems.MOST + 1))
+    right = "".join(f"  - {{key: k{i}, limits: 5/day}}\n" for i in range(5000))
+    told: list[int] = []
     with pytest.raises(RulesError) as caught:
-        parse_text("domain: api\ndescriptors:\n" + steps)
+        parse_text("domain: api\ndescriptors:\n" + wrong + right, progress=told.append)
     assert len(caught.value.problems) == Problems.MOST
+    assert told == [0], "nobody reads on for problems that nobody will see"
 
 
 def test_what_is_too_long_is_neither_read_nor_shown() -> None:

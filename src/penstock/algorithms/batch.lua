@@ -20,7 +20,8 @@
 --               not the policy's
 --   for charge, refund and reset         1
 --   'refresh' where the policy's windows do not cover the server's time; nothing was done
---   'spared' for a member that would have passed, of a group that did not
+--   {that} for a member that would have passed, of a group that did not: what a look tells
+--   'spared' for the others of a group in which one had an error
 --   an error where the key's value is not one of ours, or could not be written
 -- Nothing is left behind that means nothing: what has run out is deleted, the rest expires.
 

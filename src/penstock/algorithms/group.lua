@@ -56,6 +56,11 @@ local function all(answers, first, size, at)
       end
     elseif not culprit and (passed or not member.out.allowed) then
       answer = reply(member.p, member.out)
+    elseif not culprit then
+      -- What it would have been: decided once more, as a look at what is still there.
+      fill(member.p, member.row, member.value)
+      decide(member.p, member.row, member.cost, false, member.out)
+      answer = {reply(member.p, member.out)}
     end
     answers[first + number] = answer
   end

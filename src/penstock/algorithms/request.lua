@@ -28,22 +28,28 @@ local function policy_at(place)
   return p
 end
 
+-- Fill the row from a value, false if there is none. Whether it is one of ours.
+local function fill(p, row, value)
+  if not value then
+    p.rule.load(p, row)
+    return true
+  end
+  if #value < 9 then
+    return false
+  end
+  local letter, second, at = words('<c1d', value)
+  local shift = (second - now_s) * 1000000000 - elapsed
+  return letter == p.rule.letter and p.rule.load(p, row, value, at, shift)
+end
+
 -- Fill the row of a key. Its value, false if it has none; nil and an error if it is not ours.
 local function fetch(p, row, key)
   local value = pcall('GET', key)
-  if not value then
-    p.rule.load(p, row)
-    return false
-  end
   if type(value) == 'table' then
     return nil, value
   end
-  if #value >= 9 then
-    local letter, second, at = words('<c1d', value)
-    local shift = (second - now_s) * 1000000000 - elapsed
-    if letter == p.rule.letter and p.rule.load(p, row, value, at, shift) then
-      return value
-    end
+  if fill(p, row, value) then
+    return value
   end
   return nil, {err = 'PENSTOCK the value of this key is not a row of ' .. p.name}
 end

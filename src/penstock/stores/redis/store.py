@@ -38,7 +38,7 @@ from penstock.stores.redis.ticket import (
     Ticket,
 )
 from penstock.stores.redis.turns import Turns
-from penstock.stores.redis.wire import HIT, PEEK, REFUND, SPARED
+from penstock.stores.redis.wire import HIT, REFUND
 
 logger = logging.getLogger("penstock.redis")
 
@@ -192,13 +192,7 @@ class RedisStore(Store):
             spare = self._in_redis(_refunds(tickets, [ticket.outcome for ticket in tickets]))
             if spare:
                 self.ask([ThreadTicket(seat, *refund) for refund in spare], seat)
-        decisions = _in_order(groups, found)
-        spared = [at for at, decision in enumerate(decisions) if decision is SPARED]
-        if spared:
-            looks = [ThreadTicket(seat, *_look(wanted[at])) for at in spared]
-            for at, decision in zip(spared, self.ask(looks, seat), strict=True):
-                decisions[at] = decision
-        return decisions
+        return _in_order(groups, found)
 
     async def hit_each_async(self, wanted: list[Wanted]) -> list[Decision]:
         loop = asyncio.get_running_loop()
@@ -208,15 +202,7 @@ class RedisStore(Store):
             self.put(ticket)
         found = await self.hits(tickets)
         self._refund(loop, _refunds(tickets, found))
-        decisions = _in_order(groups, found)
-        spared = [at for at, decision in enumerate(decisions) if decision is SPARED]
-        if spared:
-            looks = [TaskTicket(loop, *_look(wanted[at])) for at in spared]
-            for ticket in looks:
-                self.put(ticket)
-            for at, ticket in zip(spared, looks, strict=True):
-                decisions[at] = await ticket.future
-        return decisions
+        return _in_order(groups, found)
 
     def _groups(self, wanted: list[Wanted]) -> list[Group]:
         """What can be decided as a whole: all of it, or in a cluster what shares a slot."""
@@ -391,7 +377,7 @@ def _decisions(answer: Any) -> list[Decision]:
     return answer if isinstance(answer, list) else []
 
 
-def _in_order(groups: list[Group], found: Sequence[Any]) -> list[Any]:
+def _in_order(groups: list[Group], found: Sequence[Any]) -> list[Decision]:
     """The decisions of all groups, as they were asked for."""
     placed = [
         (at, decision)
@@ -399,12 +385,6 @@ def _in_order(groups: list[Group], found: Sequence[Any]) -> list[Any]:
         for at, decision in zip(places, _decisions(answer), strict=True)
     ]
     return [decision for _, decision in sorted(placed, key=lambda pair: pair[0])]
-
-
-def _look(wanted: Wanted) -> tuple[Any, ...]:
-    """A look at what would have passed, had another one not refused."""
-    counters, key, cost = wanted
-    return counters, key, PEEK, check_cost(cost)
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -208,7 +208,7 @@ class ThreadTicket(Ticket):
 def joined(answers: list[Answer]) -> Any:
     """A group's answer: the decisions of its members, or the one thing that prevented them.
 
-    When it was refused, members that would have passed have `SPARED` for a decision.
+    When it was refused, the decisions of members that would have passed are looks.
     """
     for answer in answers:
         if isinstance(answer, Exception) or answer is LATE or answer is REFRESH:

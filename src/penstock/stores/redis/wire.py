@@ -28,7 +28,7 @@ class Undecided(Enum):
 
     REFRESH = "the policy's windows do not cover the server's time; nothing was done"
     LATE = "the deadline had passed when the script ran; nothing was done"
-    SPARED = "would have passed, but its group did not; nothing was taken"
+    SPARED = "another member of its group could not be decided on; nothing was taken"
 
 
 REFRESH: Final = Undecided.REFRESH
@@ -127,20 +127,24 @@ def _answer(found: Any, request: Request, now: int) -> Answer:
         if found != 1:
             raise ValueError(f"not an answer to {request.verb}: {found!r:.100}")
         return None
+    # Of a group that was refused: what a look would have told, in a list of its own.
+    taken = request.verb == HIT
+    if kind is list and len(found) == 1 and request.size != 1:
+        (found,), taken = found, False
     if request.policy.brief:
-        return _bucket(found, request, now)
+        return _bucket(found, request, now, taken)
     return _any(found, request.policy, now)
 
 
-def _bucket(line: int, request: Request, now: int) -> Decision:
+def _bucket(line: int, request: Request, now: int, taken: bool) -> Decision:
     """From how long the line was, as time: TAT - now. Less than 0 says refused."""
     policy, cost = request.policy, request.cost
     allowed = line >= 0
     if not allowed:
         line = -1 - line
     unit = policy.unit
-    taken = cost * unit if allowed and request.verb == HIT else 0
-    room = policy.capacity - line - taken
+    took = cost * unit if allowed and taken else 0
+    room = policy.capacity - line - took
     retry = 0 if allowed else policy.needed(cost) * unit - room
     return decided(
         policy.limit,
@@ -148,7 +152,7 @@ def _bucket(line: int, request: Request, now: int) -> Decision:
         room,
         unit,
         retry if cost <= policy.most else -1,
-        line + taken,
+        line + took,
         line if policy.paced and allowed else 0,
         False,
         now + line,
