@@ -38,6 +38,11 @@ class Engine:
             self._timer = self.loop.call_later(self._patience, self._expire)
         self.router.put(ticket)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether a server said something that nobody has read, or left."""
+        return any(node.link is not None and node.link.has_news for node in self.router.nodes)
+
     def flush(self) -> None:
         """Send what waits, without waiting for the end of this turn."""
         for node in self.router.nodes:

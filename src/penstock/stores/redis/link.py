@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -33,6 +34,8 @@ class Link(asyncio.Protocol):
         self._waiting: deque[Callback] = deque()
         self._lost: Exception | None = None
         self.on_lost: Callable[[Exception], None] | None = None
+        self._poll = select.poll()
+        self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         self._transport.set_protocol(self)
         if self._transport.is_closing():
             self._end(Lost("closed by the server"))
@@ -69,6 +72,11 @@ class Link(asyncio.Protocol):
     def close(self) -> None:
         """End it now. Those who wait for an answer are told that it is lost."""
         self._end(Lost("closed"))
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something has come that was not read: also that the server has left."""
+        return bool(self._poll.poll(0))
 
     def hang_up(self) -> None:
         """End the connection of a loop that does not run any more."""

@@ -211,7 +211,9 @@ class Node:
         """The server answered with an error, to the whole call or to one decision."""
         what = trouble(error)
         if what is Trouble.NO_SCRIPT and self.link is not None:
-            self._send(tickets, whole_script=True)
+            again = [ticket for ticket in tickets if self._may_try(ticket, str(error))]
+            if again:
+                self._send(again, whole_script=True)
         elif what in (Trouble.MOVED, Trouble.ASK) and self._redirect is not None:
             slot, host, port = redirection(error)
             for ticket in tickets:

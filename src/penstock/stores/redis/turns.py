@@ -65,6 +65,10 @@ class Turns:
         """With the turn taken: run the loop until these are settled, and hand it on."""
         loop = self._loop
         try:
+            if self.engine.has_news:
+                # While nobody drove, something came; most likely, the server left.
+                loop.call_soon(loop.stop)
+                loop.run_forever()
             # What is here leaves now, not in the loop's first turns.
             self._drain()
             self.engine.flush()
