@@ -11,13 +11,11 @@ import asyncio
 import gc
 import itertools
 import math
-import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
-from urllib.parse import urlsplit
 
 from penstock import AsyncLimiter, Limiter
 from penstock.errors import StoreUnavailable
@@ -267,47 +265,6 @@ class ThreadLoad(Load):
 
 
 KINDS: dict[str, type[TaskLoad] | type[ThreadLoad]] = {"tasks": TaskLoad, "threads": ThreadLoad}
-
-
-class Pinger:
-    """A client that has nothing to do with Penstock: when does the server answer?"""
-
-    def __init__(self, url: str) -> None:
-        place = urlsplit(url)
-        self._place = place.hostname or "127.0.0.1", place.port or 6379
-        self._pongs: list[float] = []
-        self.stalls = Stalls()  # of the server, or of the way there
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pinger", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(_PATIENCE)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                with socket.create_connection(self._place, timeout=0.2) as link:
-                    while not self._stop.is_set():
-                        start = time.monotonic()
-                        link.sendall(b"PING\r\n")
-                        if not link.recv(4096).startswith(b"+PONG"):
-                            break
-                        self._pongs.append(time.monotonic())
-                        self.stalls.note(start, self._pongs[-1])
-                        time.sleep(0.002)
-            except OSError:
-                pass
-            time.sleep(0.002)
-
-    def first_after(self, moment: float, patience: float = _PATIENCE) -> float:
-        """When the server first answered after this moment; waits for it."""
-        wait_until(lambda: bool(self._pongs) and self._pongs[-1] > moment, "a PONG", patience)
-        return next(pong for pong in self._pongs if pong > moment)
 
 
 def wait_for(met: Callable[[], bool], patience: float = _PATIENCE) -> bool:

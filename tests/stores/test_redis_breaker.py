@@ -73,7 +73,7 @@ def test_a_dead_server_costs_microseconds_and_is_knocked_at_by_one(kind: str, pr
         with KINDS[kind](store, connect=False, pause=0.002) as load:
             assert wait_for(lambda: load.store.state != "closed")
             begun = time.monotonic()
-            time.sleep(2.0)
+            time.sleep(1.6)
             took = sorted(one.took for one in load.since(begun))
         gaps = closed.gaps()
         median = statistics.median(took)
@@ -84,8 +84,8 @@ def test_a_dead_server_costs_microseconds_and_is_knocked_at_by_one(kind: str, pr
         )
         assert all(one.degraded for one in load.made)
         assert median < 0.001, "a tenth of the deadline at most"
-        # After the first ones the pauses are 150 to 300 ms: 6 to 14 in so long, and a few before.
-        assert 6 <= len(closed.knocks) <= 20
+        # After the first ones the pauses are 150 to 300 ms: 5 to 11 in so long, and a few before.
+        assert 5 <= len(closed.knocks) <= 17
         slack = load.machine.beats.worst + 0.05
         assert max(gaps) < 0.35 + slack
         assert min(gaps) > 0.02, "two at once, or without a pause"
@@ -159,6 +159,7 @@ def test_a_connection_that_ended_while_idle_costs_no_decision(
         limiter = Limiter("10/year", store=store)
         seen = [limiter.hit("k")]
         hang_up(server)
+        time.sleep(0.05)  # idle means longer than between two decisions
         seen.append(limiter.hit("k"))
         server.restart()  # nobody drives the connection meanwhile, so nobody has noticed
         seen.append(limiter.hit("k"))

@@ -88,6 +88,20 @@ async def test_who_leaves_before_anything_is_sent(store: RedisStore) -> None:
     assert gone == len(range(0, KEYS, 3))
 
 
+async def test_when_all_leave_before_anything_is_sent_nothing_is(
+    proxied: Proxy, prefix: str
+) -> None:
+    async with RedisStore(proxied.url, prefix=prefix, deadline="5s") as store:
+        limiter, before = AsyncLimiter("1/second", store=store), len(proxied.commands)
+        tasks = [asyncio.ensure_future(limiter.hit(f"k{number}")) for number in range(10)]
+        await turns(1)  # now they wait, and what they asked for leaves in the next turn
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await asyncio.sleep(0.05)
+        assert proxied.commands[before:] == []
+
+
 async def test_who_leaves_while_it_is_under_way(proxied: Proxy, prefix: str) -> None:
     proxied.delay(0.02)
     async with RedisStore(proxied.url, prefix=prefix, deadline="5s") as store:

@@ -24,7 +24,8 @@ import redis
 from penstock import Limiter
 from penstock.events import StoreDown, StoreUp
 from penstock.stores.redis import RedisStore
-from stores.load import BACK_WITHIN, KINDS, Load, Pinger, TaskLoad, wait_for
+from stores.load import BACK_WITHIN, KINDS, Load, TaskLoad, wait_for
+from stores.pinger import Pinger
 
 Start = Callable[..., Server]
 
@@ -112,7 +113,7 @@ def test_a_server_that_is_killed_and_restarted(kind: str, own_server: Start, pre
 def test_a_server_that_is_stopped_and_goes_on(kind: str, own_server: Start, prefix: str) -> None:
     server = own_server()
     with KINDS[kind](RedisStore(server.url, prefix=prefix)) as load:
-        lasts = 5.0 if kind == "tasks" else 1.5
+        lasts = 5.0 if kind == "tasks" else 1.0
         outage(load, server.url, server.pause, server.resume, f"SIGSTOP, {kind}", lasts=lasts)
     check_promises(load, f"SIGSTOP, {kind}")
 
@@ -130,7 +131,7 @@ def test_a_network_that_fails_and_recovers(
     # The proxy runs in this process: a lighter load, so that it is not what is slow.
     store = RedisStore(proxied.url, prefix=prefix)
     with KINDS[kind](store, pause=0.01) as load:
-        outage(load, proxied.url, breaks[way], proxied.let_pass, f"{way}, {kind}", lasts=0.7)
+        outage(load, proxied.url, breaks[way], proxied.let_pass, f"{way}, {kind}")
     check_promises(load, f"{way}, {kind}")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -18,8 +20,12 @@ from penstock import AsyncLimiter, Limit, Limiter
 from penstock.errors import ForeignValue, StoreUnavailable
 from penstock.events import Degraded, Event
 from penstock.stores.redis import RedisStore
+from penstock.stores.redis.counters import RedisCounters
 from penstock.stores.redis.settings import Script
-from stores.load import Pinger, wait_for
+from penstock.stores.redis.ticket import Seat, ThreadTicket
+from penstock.stores.redis.wire import HIT
+from stores.load import wait_for
+from stores.pinger import Pinger
 
 Start = Callable[..., Server]
 LIMIT = "10/year"  # which gives nothing back while we look
@@ -115,6 +121,32 @@ def test_each_policy_for_a_store_and_for_a_limit(dead: Server, make: Make) -> No
             assert {decision.limit for decision in seen} == {limit}
             if policy == "closed":
                 assert {decision.retry_after for decision in seen} == {1.0}
+
+
+def test_what_two_threads_find_late_is_decided_once(dead: Server, make: Make) -> None:
+    """The engine gives up on a ticket in the moment in which its caller helps itself."""
+    store = make(dead, on_failure="local")
+    limiter, both = Limiter(LIMIT, store=store), threading.Barrier(2, timeout=0.5)
+    assert limiter.peek("k").degraded
+    counters = store.counters(Limit.parse(LIMIT))
+    assert isinstance(counters, RedisCounters)
+    ticket, told = ThreadTicket(Seat(), counters, "k", HIT), []
+
+    def hook(event: Event) -> None:
+        told.append(event)
+        with contextlib.suppress(threading.BrokenBarrierError):  # alone, as it should be
+            both.wait()
+
+    store.subscribe(hook)
+    late = (ticket, "no answer within 10 ms")
+    threads = [threading.Thread(target=store.fallback.degrade, args=late) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    store.unsubscribe(hook)
+    assert len(told) == 1
+    assert limiter.peek("k").remaining == 9
 
 
 def test_a_share_of_the_limit_is_this_processs(dead: Server, make: Make) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
+from stores.proxy import Proxy
 from stores.redis_server import Server
 
 pytest.importorskip("redis")
@@ -165,6 +166,19 @@ async def test_a_password_that_is_wrong_or_missing(
         store.close()
     for shape in (secret, quote(secret, safe=""), repr(secret)[1:-1], ascii(secret)[1:-1]):
         ear.check(shape)
+
+
+async def test_a_server_that_repeats_the_password(proxied: Proxy, ear: Ear) -> None:
+    proxied.reply(b"-WRONGPASS hunter2 is not the password\r\n", "AUTH")
+    store = RedisStore(proxied.url.replace("//", f"//user:{SECRET}@"))
+    store.subscribe(ear.hear)
+    with pytest.raises(StoreUnavailable) as raised:
+        await store.connect_async()
+    assert "is not the password" in str(raised.value)
+    assert (await AsyncLimiter("1/second", store=store).hit("k")).degraded
+    ear.hear(raised.value)
+    await store.close_async()
+    ear.check()
 
 
 async def test_a_right_password_is_heard_of_nowhere(own_server: Start, ear: Ear) -> None:
