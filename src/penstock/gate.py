@@ -174,7 +174,7 @@ class Gate:
         if not self._files:
             raise RulesError("these rules did not come from files: there is nothing to watch")
         if self._watcher is None:
-            self._watcher = Watcher(self._files, self.reload)
+            self._watcher = Watcher(self._files, self.reload, lambda: self.rules.files)
             self._watcher.start()
 
     def subscribe(self, hook: Hook) -> None:

@@ -330,6 +330,21 @@ def test_files_are_watched_until_told_otherwise(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
+def test_a_list_in_a_file_of_its_own_is_watched_too(tmp_path: Path) -> None:
+    pytest.importorskip("watchfiles")
+    (tmp_path / "bad.txt").write_text("mallory  # of all people\n")
+    file = tmp_path / "rules.yaml"
+    file.write_text(rules("key: user, limits: 9/hour, deny: [{file: bad.txt}]"))
+    door, changed = Gate.from_file(file), threading.Event()
+    door.subscribe(lambda event: changed.set())
+    door.watch()
+    assert not door.check({"user": "mallory"})
+    (tmp_path / "bad.txt").write_text("mallory\ntrudy\n")
+    assert changed.wait(10)
+    assert not door.check({"user": "trudy"})
+    door.close()
+
+
 def test_reloads_under_load_are_never_seen_half(tmp_path: Path) -> None:
     """Two rules that only make sense together: both of one version, in every request."""
     good = [

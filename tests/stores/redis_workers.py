@@ -190,9 +190,10 @@ def loops(url: str, prefix: str, tidy: bool) -> None:
         thread.start()
     for thread in threads:
         thread.join(20)
+    before = connections(url)
     store.close()
     right = [[*range(999 - 50 * n, 949 - 50 * n, -1)] for n in (0, 1, 2, 0, 0)]
-    print(json.dumps({"right": left == right, "connections": connections(url)}))
+    print(json.dumps({"right": left == right, "before": before, "after": connections(url)}))
 
 
 def collected(url: str, prefix: str, close: bool) -> None:

@@ -120,7 +120,9 @@ def test_a_fork_in_the_middle_of_decisions(task: str, redis_url: str, prefix: st
 def test_one_store_in_several_event_loops(tidy: bool, own_server: Start, prefix: str) -> None:
     # Who closes a loop and not what runs in it is told so, by Python's own warnings.
     found = result(start("loops", own_server().url, prefix, tidy), quiet=tidy)
-    assert found == {"right": True, "connections": 0}
+    assert found["right"]
+    assert found["before"] <= (0 if tidy else 2), "loops that are gone keep their connections"
+    assert found["after"] == 0
 
 
 @pytest.mark.parametrize("close", [False, True])

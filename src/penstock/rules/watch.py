@@ -26,9 +26,15 @@ _PATIENCE = 500
 class Watcher:
     """From `start` to `stop`."""
 
-    def __init__(self, files: Sequence[str | Path], changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        files: Sequence[str | Path],
+        changed: Callable[[], None],
+        others: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._paths = [Path(file) for file in files]
         self._changed = changed
+        self._others = others  # files that are named in the files: lists
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._seen = b""
@@ -87,7 +93,7 @@ class Watcher:
     def _content(self) -> bytes:
         """A digest of all that the rules are read from."""
         digest = hashlib.blake2b(digest_size=16)
-        for path in self._paths:
+        for path in dict.fromkeys([*self._paths, *map(Path, self._others())]):
             found = sorted(path.iterdir()) if path.is_dir() else [path]
             for file in found:
                 digest.update(os.fsencode(file) + b"\0")

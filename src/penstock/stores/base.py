@@ -110,9 +110,9 @@ class Store:
         """
         raise NotImplementedError
 
-    async def hit_each_async(self, wanted: list[tuple[Counters, str, int]]) -> list[Decision]:
+    def hit_each_async(self, wanted: list[tuple[Counters, str, int]]) -> Awaitable[list[Decision]]:
         """`hit_each` from a coroutine. A store that has to wait overrides it."""
-        return self.hit_each(wanted)
+        return _as_awaitable(self.hit_each(wanted))
 
     def close(self) -> None:
         """Let go of files and connections. Stores without any have nothing to do."""

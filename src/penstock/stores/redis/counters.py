@@ -82,7 +82,7 @@ class RedisCounters(Counters):
         names = [check_key(key) for key in keys]
         seat: Seat = Seat()
         tickets = [ThreadTicket(seat, self, name, HIT, cost) for name in names]
-        return self._store.ask(tickets, seat)
+        return self._store.ask_for_all(tickets, seat)
 
     def _ask(self, verb: str, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> Any:
         seat: Seat = Seat()

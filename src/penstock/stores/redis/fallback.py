@@ -46,20 +46,20 @@ class Fallback:
 
     def degrade(self, ticket: Ticket, reason: str) -> None:
         """Settle the ticket without the server."""
-        if ticket.settled:
+        if not ticket.claim():
             return
         if self._hooks:
             for question in ticket.questions:
                 self._hooks.emit(self._event(question, reason))
         if ticket.members:
-            ticket.settle(self._decide_group(ticket.questions))
+            ticket.tell(self._decide_group(ticket.questions))
         elif ticket.verb in (HIT, PEEK):
-            ticket.settle(self._decide(ticket))
+            ticket.tell(self._decide(ticket))
         elif ticket.verb in (CHARGE, REFUND):
             # Lost. Raising would hide what the caller was about; the event tells it.
-            ticket.settle(None)
+            ticket.tell(None)
         else:
-            ticket.fail(StoreUnavailable(f"{self._store}: {reason}"))
+            ticket.tell(StoreUnavailable(f"{self._store}: {reason}"))
 
     def refund_here(self, counters: Counters, key: str, cost: int, mark: int, kept: int) -> None:
         """Give back what a degraded decision took."""

@@ -61,6 +61,7 @@ class Node:
         self._noticed = noticed  # told when something is wrong here
         self._loop = loop
         self._keeper = Keeper(loop, self.breaker, self._connect, self.down)
+        self._closed = False
         self._under_way = 0
         self._scheduled = False
         self._wakers: list[asyncio.Future[None]] = []
@@ -78,7 +79,9 @@ class Node:
 
     def put(self, ticket: Ticket) -> None:
         """Send it with others at the end of this turn of the loop."""
-        if self.breaker.state != CLOSED:
+        if self._closed:
+            self.settings.degrade(ticket, "the store was closed")
+        elif self.breaker.state != CLOSED:
             self.settings.degrade(ticket, self.breaker.reason)
         elif len(self.queue) >= self.settings.max_pending:
             self.settings.degrade(ticket, f"{len(self.queue)} decisions are waiting already")
@@ -347,6 +350,7 @@ class Node:
             self.settings.emit(StoreUp(self.name, time.monotonic() - self.breaker.opened_at))
 
     def close(self) -> None:
+        self._closed = True
         self._keeper.stop()
         if self.link is not None:
             self.link.on_lost = None

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -136,6 +136,17 @@ class RedisStore(Store):
         self._threads().ask(tickets, seat)
         return [ticket.result() for ticket in tickets]
 
+    def ask_for_all(self, tickets: Sequence[ThreadTicket], seat: Seat) -> list[Any]:
+        """The same, but if one of them is an error, the others have taken nothing."""
+        try:
+            return self.ask(tickets, seat)
+        except BaseException:
+            taken = [refund for ticket in tickets for refund in _taken(ticket, ticket.outcome)]
+            back = self._in_redis(taken)
+            if back:
+                self.ask([ThreadTicket(seat, *refund) for refund in back], seat)
+            raise
+
     def put(self, ticket: TaskTicket) -> None:
         """Send; the ticket's future has the answer."""
         loop, engine = self._last
@@ -194,12 +205,18 @@ class RedisStore(Store):
                 self.ask([ThreadTicket(seat, *refund) for refund in spare], seat)
         return _in_order(groups, found)
 
-    async def hit_each_async(self, wanted: list[Wanted]) -> list[Decision]:
+    def hit_each_async(self, wanted: list[Wanted]) -> Awaitable[list[Decision]]:
+        # Asked now, awaited later: then it leaves with all else that is asked in this turn.
         loop = asyncio.get_running_loop()
         groups = self._groups(wanted)
         tickets = [TaskTicket(loop, *first, members=rest) for first, rest, _ in groups]
         for ticket in tickets:
             self.put(ticket)
+        return self._hit_each(loop, groups, tickets)
+
+    async def _hit_each(
+        self, loop: asyncio.AbstractEventLoop, groups: list[Group], tickets: list[TaskTicket]
+    ) -> list[Decision]:
         found = await self.hits(tickets)
         self._refund(loop, _refunds(tickets, found))
         return _in_order(groups, found)
@@ -323,6 +340,9 @@ class RedisStore(Store):
         self._check_open()
         engine = self._engines.get(loop)
         if engine is None:
+            # Programs that call asyncio.run again and again leave one behind each time.
+            for other in [other for other in self._engines if other.is_closed()]:
+                self._engines.pop(other).hang_up()
             engine = self._engines[loop] = Engine(self._settings, loop)
         self._last = (loop, engine)
         return engine

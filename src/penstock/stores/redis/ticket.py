@@ -98,6 +98,17 @@ class Ticket(Question):
         """Its answer; None if it has none, or an error."""
         return None
 
+    def claim(self) -> bool:
+        """Whether it is the caller's to `tell`: of many threads, one may."""
+        return not self.settled
+
+    def tell(self, answer: Any) -> None:
+        """The answer, or the error, by who has claimed it."""
+        if isinstance(answer, Exception):
+            self.fail(answer)
+        else:
+            self.settle(answer)
+
     def settle(self, answer: Any) -> None:
         raise NotImplementedError
 
@@ -176,23 +187,24 @@ class ThreadTicket(Ticket):
         return self._answer
 
     def settle(self, answer: Any) -> None:
-        if self._claim():
-            self._answer = answer
-            self._tell()
+        if self.claim():
+            self.tell(answer)
 
     def fail(self, error: Exception) -> None:
-        if self._claim():
-            self._error = error
-            self._tell()
+        self.settle(error)
 
-    def _claim(self) -> bool:
+    def claim(self) -> bool:
         try:
             self._claims.pop()
         except IndexError:
             return False
         return True
 
-    def _tell(self) -> None:
+    def tell(self, answer: Any) -> None:
+        if isinstance(answer, Exception):
+            self._error = answer
+        else:
+            self._answer = answer
         self.told = True
         self.seat.put(SETTLED)
         if self.driver is not None:

@@ -13,6 +13,7 @@ runs another event loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import threading
@@ -65,6 +66,10 @@ class Turns:
         """With the turn taken: run the loop until these are settled, and hand it on."""
         loop = self._loop
         try:
+            if loop.is_closed():  # since we were let in
+                for ticket in tickets:
+                    self._settings.degrade(ticket, "the store was closed")
+                return
             if self.engine.has_news:
                 # While nobody drove, something came; most likely, the server left.
                 loop.call_soon(loop.stop)
@@ -126,7 +131,8 @@ class Turns:
         """Have whoever drives look into the inbox. Many who come together call once."""
         if not self._called:
             self._called = True
-            self._loop.call_soon_threadsafe(self._drain)
+            with contextlib.suppress(RuntimeError):  # closed: see _drive
+                self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
         self._called = False  # before looking: who comes now calls again

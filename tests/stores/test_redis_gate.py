@@ -1,0 +1,45 @@
+"""Rules over Redis: all limits of a request are decided in one call."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("redis")
+pytest.importorskip("yaml")
+
+from penstock import AsyncGate, Gate
+from penstock.stores.redis import RedisStore
+from stores.proxy import Proxy
+
+RULES = """
+domain: api
+descriptors:
+  - key: user
+    limits: [10/hour, 5/minute]
+  - key: ip
+    limits: 3/hour
+  - key: path
+    limits: 1/hour
+    shadow_mode: true
+"""
+ASKED = ({"user": "42"}, {"ip": "a"}, {"path": "/"})
+
+
+async def test_a_request_is_one_call_for_coroutines(proxied: Proxy, prefix: str) -> None:
+    async with RedisStore(proxied.url, prefix=prefix, deadline="5s") as store:
+        gate = AsyncGate.from_rules(RULES, store)
+        before = proxied.commands.count("EVALSHA")
+        found = [await gate.check(*ASKED) for _ in range(4)]
+        assert proxied.commands.count("EVALSHA") - before == 4
+    assert [bool(verdict) for verdict in found] == [True, True, True, False]
+    assert [str(d.limit) for d in (v.decision for v in found) if d is not None] == ["3/hour"] * 4
+    last = found[3].statuses
+    assert [status.allowed for status in last] == [True, False, True]
+    assert [status.decision and status.decision.remaining for status in last] == [2, 0, 0]
+
+
+def test_the_same_for_threads(redis_url: str, prefix: str) -> None:
+    with RedisStore(redis_url, prefix=prefix, deadline="5s") as store:
+        gate = Gate.from_rules(RULES, store)
+        assert [bool(gate.check(*ASKED)) for _ in range(4)] == [True, True, True, False]
+        assert gate.check({"user": "42"}).statuses[0].decision.remaining == 1  # type: ignore[union-attr]
