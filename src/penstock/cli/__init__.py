@@ -38,18 +38,10 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _kept(arguments: Sequence[str]) -> list[str]:
-    """argparse drops the first ``--``; between two descriptors it means something."""
-    words = list(arguments)
-    if "explain" in words[:1] and "--" in words:
-        words.insert(words.index("--"), "--")
-    return words
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; argparse itself exits with 2 on bad arguments."""
     parser = build_parser()
-    parsed = parser.parse_args(_kept(sys.argv[1:] if arguments is None else arguments))
+    parsed = parser.parse_args(explain.sorted_out(sys.argv[1:] if arguments is None else arguments))
     if parsed.version:
         print(version())
         return DONE

@@ -16,6 +16,7 @@ from penstock.rules.verdict import Status
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
+BETWEEN = "\0--"  # what argparse does not take for its own
 REFUSED = 1
 BAD_ARGUMENTS = 2
 
@@ -43,6 +44,29 @@ def register(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
+def sorted_out(arguments: Sequence[str]) -> list[str]:
+    """The words of the command line, for ``explain`` in an order that argparse can read.
+
+    It drops a ``--``, which means something between descriptors, and gives up on words that
+    come after an option.
+    """
+    words = list(arguments)
+    if words[:1] != ["explain"]:
+        return words
+    options, others = [], []
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "--":
+            others.append(BETWEEN)
+        elif word.startswith("-"):
+            options.append(word)
+            if word in ("--domain", "--hits"):
+                options += [value for value in [next(rest, None)] if value is not None]
+        else:
+            others.append(word)
+    return ["explain", *options, *others]
+
+
 def run(arguments: argparse.Namespace) -> int:
     paint = Paint(sys.stdout)
     try:
@@ -68,10 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_descriptors(words: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
-    """``a=1 b=2 -- c=3`` as two descriptors."""
+    """``a=1 b=2 -- c=3`` as two descriptors, with `BETWEEN` in place of ``--``."""
     descriptors: list[list[tuple[str, str]]] = [[]]
     for word in words:
-        if word == "--":
+        if word == BETWEEN:
             descriptors.append([])
             continue
         key, equals, value = word.partition("=")
