@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import machine, report
 
 TOPICS = (
-    *("speed", "memory", "pauses", "threads", "processes", "redis"),
+    *("speed", "memory", "pauses", "threads", "processes", "redis", "batches"),
     *("rules", "accuracy", "cells", "edge"),
 )
 
