@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.rules.lists import ValueList
-from penstock.rules.model import Domain, Rule, Step
-from penstock.rules.parse_steps import id_part
+from penstock.rules.model import Domain, Rule, Step, id_part
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Pairs = Sequence[tuple[str, str]]

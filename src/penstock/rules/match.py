@@ -9,18 +9,14 @@ The cost does not grow with the number of rules: see `match_tree.py` and `wildca
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from penstock.rules.lists import ValueList
 from penstock.rules.match_tree import Descriptor, Match, Node, Pair, escaped, top_of
-from penstock.rules.model import Domain, Rule
+from penstock.rules.model import Domain, Rule, id_part
 from penstock.rules.trace import TraceStep, trace
 
 __all__ = ["Descriptor", "Match", "Matcher", "Pair", "escaped"]
-
-# Ids are made by the parser, which needs PyYAML; matching does not. A test compares them.
-_NOT_IN_IDS = re.compile("[%/=\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class Matcher:
@@ -80,20 +76,12 @@ class Matcher:
 
     def _refusal(self, node: Node) -> Rule:
         """A rule for a step that has a list and no limits, to be known by."""
-        path = [_id_part(self.domain.name)]
+        path = [id_part(self.domain.name)]
         for step in node.steps:
-            value = "" if step.value is None else f"={_id_part(step.value)}"
-            path.append(_id_part(step.key) + value)
+            value = "" if step.value is None else f"={id_part(step.value)}"
+            path.append(id_part(step.key) + value)
         return Rule("/".join(path), node.steps[-1].place, closed=True)
 
 
 def _listed(lists: Mapping[str, ValueList], descriptor: Descriptor) -> bool:
     return bool(lists) and any(key in lists and value in lists[key] for key, value in descriptor)
-
-
-def _id_part(text: str) -> str:
-    return _NOT_IN_IDS.sub(_percent, text)
-
-
-def _percent(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))

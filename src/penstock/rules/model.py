@@ -12,6 +12,7 @@ descriptor. The last pair must end at a step with a `Rule`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import time
@@ -20,6 +21,8 @@ from penstock.limit import Limit
 from penstock.rules.lists import ValueList
 from penstock.rules.problems import Place
 
+# Joined as they are, they would make two rules look like one, or break a line of a log.
+_NOT_IN_IDS = re.compile("[%/=\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 ENFORCE, SHADOW, OFF = "enforce", "shadow", "off"
 
 
@@ -122,3 +125,12 @@ class RuleSet:
 
     domains: Mapping[str, Domain]
     files: tuple[str, ...] = ()
+
+
+def id_part(text: str) -> str:
+    """A key or a value as a part of an id: what has a meaning there becomes ``%XX``."""
+    return _NOT_IN_IDS.sub(_percent, text)
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))

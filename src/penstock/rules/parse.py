@@ -20,12 +20,12 @@ from typing import Any
 
 from penstock.rules.dict_tree import read_dict
 from penstock.rules.lists import ValueList
-from penstock.rules.model import Domain, RuleSet
+from penstock.rules.model import Domain, RuleSet, id_part
 from penstock.rules.parse_files import CannotRead, find_files, read_bytes
 from penstock.rules.parse_levels import check_level, check_replaced
 from penstock.rules.parse_limits import LimitReader
 from penstock.rules.parse_lists import read_lists
-from penstock.rules.parse_steps import Progress, StepReader, id_part
+from penstock.rules.parse_steps import Progress, StepReader
 from penstock.rules.parse_values import Enough, Reading, read_fields, refer
 from penstock.rules.problems import Place, Problems
 from penstock.rules.tree import Node, shown

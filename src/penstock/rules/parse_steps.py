@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.rules.model import Rule, Step
+from penstock.rules.model import Rule, Step, id_part
 from penstock.rules.parse_levels import check_level
 from penstock.rules.parse_limits import LimitReader
 from penstock.rules.parse_lists import read_values
@@ -21,19 +20,8 @@ Progress = Callable[[int], None]
 # Where the networks end whose addresses share a counter, unless the file says otherwise.
 SUBNET = (24, 64)
 _PROGRESS_EVERY = 1000
-# Joined as they are, they would make two rules look like one, or break a line of a log.
-_NOT_IN_IDS = re.compile("[%/=\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _MAKES_A_RULE = ("rate_limit", "limits", "plans", "split", "schedule")
 _NEEDS_A_RULE = ("cost", "shadow_mode", "quota_mode", "detailed_metric")
-
-
-def id_part(text: str) -> str:
-    """A key or a value as a part of an id: what has a meaning there becomes ``%XX``."""
-    return _NOT_IN_IDS.sub(_percent, text)
-
-
-def _percent(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))
 
 
 class StepReader:
