@@ -10,7 +10,7 @@ cdef class Decision:
     cdef readonly int64_t _room     # what is left, in steps of _unit
     cdef readonly int64_t _unit
     cdef readonly int64_t _retry    # nanoseconds; -1: never
-    cdef int64_t _reset
+    cdef readonly int64_t _reset
     cdef readonly int64_t _delay
     cdef readonly int64_t _mark     # where the hit was booked, so that a refund finds it
 

@@ -62,6 +62,14 @@ class RulesRejected(Event):
     problems: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refused(Event):
+    """A middleware refused a request; in shadow, it would have. ``key`` was counted by, or a rule."""
+
+    key: str
+    shadow: bool
+
+
 Hook = Callable[[Event], None]
 
 

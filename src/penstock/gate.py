@@ -21,7 +21,7 @@ from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
 from penstock.rules.check import Check, Done, Flow, Work, only_domain, quick_verdict
 from penstock.rules.compiled import Compiled, Item, Told
 from penstock.rules.match import Matcher
-from penstock.rules.model import RuleSet
+from penstock.rules.model import RuleSet, grouped
 from penstock.rules.switches import Switches
 from penstock.rules.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
 from penstock.rules.watch import Watcher
@@ -56,6 +56,7 @@ class Gate:
         self._hooks = Hooks()
         self._loading = threading.Lock()
         self._watcher: Watcher | None = None
+        self._groups: dict[str, tuple[int, int]] = {}
         self.compiled = Compiled(rules, self.store)
         self.switches = Switches(self._clock)
 
@@ -166,8 +167,23 @@ class Gate:
         """Put other rules in force, between two requests."""
         found = rules if isinstance(rules, RuleSet) else read_rules(rules)
         with self._loading:
+            found = grouped(found, self._groups)
             self.compiled = Compiled(found, self.store, self._clock.now(), self.compiled)
         self._hooks.emit(RulesLoaded("rules", len(found.domains)))
+
+    def group(self, key: str, ipv4: int = 32, ipv6: int = 64) -> None:
+        """Count addresses under ``key`` by their networks, where a rule has no ``group``.
+
+        From now on, also after a reload. Lists still see the whole address.
+        """
+        for version, length, most in (("ipv4", ipv4, 32), ("ipv6", ipv6, 128)):
+            if type(length) is not int or not 1 <= length <= most:
+                raise RulesError(f"{version} is a length from 1 to {most}, not {length!r:.100}")
+        with self._loading:
+            self._groups[key] = (ipv4, ipv6)
+            found = grouped(self.rules, self._groups)
+            if found is not self.rules:
+                self.compiled = Compiled(found, self.store, self._clock.now(), self.compiled)
 
     def watch(self) -> None:
         """Reload when the files change, until `close`. A wrong file is an event and a log line."""

@@ -17,6 +17,7 @@ from penstock.durations import SECOND
 from penstock.limit import Limit
 from penstock.rules.match import Match, Matcher
 from penstock.rules.model import Domain, Period, Rule, RuleLimit, RuleSet, Step
+from penstock.rules.verdict import Descriptor
 from penstock.stores.base import Counters, Store
 
 Item = tuple[Counters, str, int]
@@ -151,12 +152,17 @@ class Lane:
         items: list[Item] = []
         told: list[Told] = []
         for descriptor in descriptors:
-            if type(descriptor) is not dict or not descriptor:
-                return None
-            pairs = tuple(descriptor.items())
-            for key, value in pairs:
-                if type(key) is not str or type(value) is not str or not key:
+            if type(descriptor) is Descriptor:
+                if descriptor.limit is not None or descriptor.hits is not None:
                     return None
+                pairs = descriptor.pairs
+            elif type(descriptor) is dict and descriptor:
+                pairs = tuple(descriptor.items())
+                for key, value in pairs:
+                    if type(key) is not str or type(value) is not str or not key:
+                        return None
+            else:
+                return None
             match = self._match(pairs)
             if match is None:
                 told.append((pairs, None, ()))

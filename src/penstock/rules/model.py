@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import time
 
 from penstock.limit import Limit
@@ -125,6 +125,27 @@ class RuleSet:
 
     domains: Mapping[str, Domain]
     files: tuple[str, ...] = ()
+
+
+def grouped(rules: RuleSet, groups: Mapping[str, tuple[int, int]]) -> RuleSet:
+    """The rules, with these groups for keys whose steps say nothing; the same if nothing is new."""
+    changed = {}
+    for name, domain in rules.domains.items():
+        steps = _grouped(domain.steps, groups)
+        if steps is not domain.steps:
+            changed[name] = replace(domain, steps=steps)
+    return replace(rules, domains={**rules.domains, **changed}) if changed else rules
+
+
+def _grouped(steps: tuple[Step, ...], groups: Mapping[str, tuple[int, int]]) -> tuple[Step, ...]:
+    out = []
+    for step in steps:
+        children = _grouped(step.children, groups)
+        group = step.group or groups.get(step.key)
+        if children is not step.children or group is not step.group:
+            step = replace(step, children=children, group=group)
+        out.append(step)
+    return steps if all(a is b for a, b in zip(out, steps, strict=True)) else tuple(out)
 
 
 def id_part(text: str) -> str:

@@ -1,0 +1,190 @@
+"""From a request to the descriptors that rules are asked about.
+
+The rules say what they want to know: every way from the top of a domain to a rule is a
+sequence of keys, its *shape*. A request is asked about once for each shape for which it has
+all the values::
+
+    descriptors:                          shapes
+      - key: remote_address               (remote_address,)
+      - key: path
+        value: /login
+        descriptors:
+          - key: remote_address           (path, remote_address)
+
+Where a key's value comes from is a *dimension*: a function of the request, by the key's name.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from inspect import isawaitable
+from typing import Generic, TypeVar
+
+from penstock.errors import RulesError
+from penstock.gate import Gate
+from penstock.rules.compiled import Compiled
+from penstock.rules.model import Domain, Step
+from penstock.rules.verdict import Descriptor
+
+logger = logging.getLogger("penstock")
+
+R = TypeVar("R")
+Value = str | None
+Dimension = Callable[[R], Value | Awaitable[Value]]
+# Finds a dimension by name where there is none in the mapping, as for ``header:x-tenant``.
+Family = Callable[[str], Dimension[R] | None]
+
+Flow = Generator[Awaitable[Value], Value, list[Descriptor]]
+ADDRESS = "remote_address"
+
+
+class Descriptors(Generic[R]):
+    """Makes the descriptors of a request, for the rules that are in force.
+
+    A key without a dimension is an error now; after a reload it is a line in the log, and
+    the rules that want it do not apply.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        dimensions: Mapping[str, Dimension[R] | str],
+        family: Family[R] | None = None,
+        domain: str | None = None,
+    ) -> None:
+        self._gate = gate
+        self._dimensions = {name: as_dimension(name, how) for name, how in dimensions.items()}
+        self._family = family
+        self._domain = domain
+        # The rules that were looked at, their shapes, and the dimensions that these need.
+        self._ready: tuple[Compiled, list[tuple[str, ...]], dict[str, Dimension[R]]]
+        problems = self._prepare(gate.compiled)
+        if problems:
+            raise RulesError(problems)
+
+    def of(self, request: R) -> list[Descriptor]:
+        """For threads, whose dimensions cannot be awaited."""
+        flow = self.flow(request)
+        try:
+            waiting = next(flow)
+        except StopIteration as end:
+            found: list[Descriptor] = end.value
+            return found
+        raise no_waiting(waiting)
+
+    async def of_async(self, request: R) -> list[Descriptor]:
+        """For coroutines: dimensions may be coroutine functions."""
+        flow = self.flow(request)
+        try:
+            waiting = next(flow)
+            while True:
+                waiting = flow.send(await waiting)
+        except StopIteration as end:
+            found: list[Descriptor] = end.value
+            return found
+
+    def flow(self, request: R) -> Flow:
+        """Yields what has to be awaited."""
+        compiled = self._gate.compiled
+        if compiled is not self._ready[0]:
+            for problem in self._prepare(compiled):
+                logger.warning("%s", problem)
+        _, shapes, wanted = self._ready
+        values: dict[str, str] = {}
+        for name, dimension in wanted.items():
+            found = dimension(request)
+            if found is not None and type(found) is not str and isawaitable(found):
+                found = yield found
+            if found is not None:
+                values[name] = str(found)
+        return [
+            Descriptor(tuple([(key, values[key]) for key in shape]))
+            for shape in shapes
+            if values.keys() >= set(shape)
+        ]
+
+    def _prepare(self, compiled: Compiled) -> list[str]:
+        """Find out what these rules want to know; returns what nobody can tell them."""
+        problems: list[str] = []
+        shapes: list[tuple[str, ...]] = []
+        wanted: dict[str, Dimension[R]] = {}
+        try:
+            asked = shapes_of(self._of_domain(compiled))
+        except RulesError as error:
+            problems, asked = [str(error)], {}
+        for shape, place in asked.items():
+            missing = [key for key in shape if self._dimension(key, wanted) is None]
+            for key in missing:
+                known = ", ".join(sorted(self._dimensions))
+                problems.append(
+                    f"{place}: nobody says what {key!r} is of a request; known are {known}: "
+                    f"give it as dimensions={{{key!r}: function}}"
+                )
+            if not missing:
+                shapes.append(shape)
+        self._ready = (compiled, shapes, wanted)
+        return problems
+
+    def _dimension(self, key: str, wanted: dict[str, Dimension[R]]) -> Dimension[R] | None:
+        found = self._dimensions.get(key)
+        if found is None and self._family is not None:
+            found = self._family(key)
+        if found is not None:
+            wanted[key] = found
+        return found
+
+    def _of_domain(self, compiled: Compiled) -> Domain:
+        domains = compiled.rules.domains
+        if self._domain is None and len(domains) == 1:
+            return next(iter(domains.values()))
+        if self._domain is None:
+            names = ", ".join(sorted(domains))
+            raise RulesError(f"which domain? The rules have {names}: give domain='...'")
+        if self._domain not in domains:
+            names = ", ".join(sorted(domains))
+            raise RulesError(f"the rules have no domain {self._domain!r}; they have {names}")
+        return domains[self._domain]
+
+
+def shapes_of(domain: Domain) -> dict[tuple[str, ...], str]:
+    """Every sequence of keys that leads to a rule or a list, and where one stands."""
+    shapes: dict[tuple[str, ...], str] = {}
+    for shape, step in _steps(domain.steps, ()):
+        if step.rule is not None or step.deny is not None:
+            shapes.setdefault(shape, str(step.place))
+    for key in [*domain.allow, *domain.deny]:
+        shapes.setdefault((key,), str(domain.place))
+    return shapes
+
+
+def _steps(
+    steps: tuple[Step, ...], above: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Step]]:
+    for step in steps:
+        shape = (*above, step.key)
+        yield shape, step
+        yield from _steps(step.children, shape)
+
+
+def as_dimension(name: object, how: Dimension[R] | str) -> Dimension[R]:
+    """A function of the request; a text stands for itself."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"a dimension's name is a non-empty str, not {name!r:.100}")
+    if isinstance(how, str):
+        fixed: str = how
+        return lambda request: fixed
+    if not callable(how):
+        raise TypeError(f"dimension {name!r} is a function of the request, not {how!r:.100}")
+    return how
+
+
+def no_waiting(waiting: Awaitable[object]) -> TypeError:
+    """What to say where a coroutine came and nobody can await it."""
+    close = getattr(waiting, "close", None)
+    if close is not None:
+        close()
+    return TypeError(
+        f"{getattr(waiting, '__qualname__', type(waiting).__name__)} is a coroutine function, "
+        "which only asynchronous frameworks can await: give a plain function"
+    )

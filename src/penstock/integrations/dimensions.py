@@ -1,0 +1,36 @@
+"""What rules can be counted by: the dimensions of an HTTP request, by the names of their keys.
+
+``header:NAME`` and ``cookie:NAME`` are dimensions, too, for every name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.integrations.descriptors import ADDRESS, Dimension
+from penstock.integrations.keys import hashed
+from penstock.integrations.request import Request
+
+DIMENSIONS: Mapping[str, Dimension[Request]] = {
+    ADDRESS: lambda request: request.client or "unknown",
+    "method": lambda request: request.method,
+    "path": lambda request: request.path,
+    "route": lambda request: request.route or "-",
+    "host": lambda request: request.host,
+    "user": lambda request: request.user,
+    # As in `by_api_key`: neither stored nor logged.
+    "api_key": lambda request: hashed(request.header("x-api-key")),
+}
+
+
+def family(name: str) -> Dimension[Request] | None:
+    """A dimension with its argument in its name."""
+    kind, _, argument = name.partition(":")
+    wanted = argument.strip()
+    if not wanted:
+        return None
+    if kind == "header":
+        return lambda request: request.header(wanted.lower())
+    if kind == "cookie":
+        return lambda request: hashed(request.cookies.get(wanted))
+    return None

@@ -1,0 +1,32 @@
+"""Which requests are never counted: by path, or by a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from penstock.integrations.request import Request
+
+Exempt = Callable[[Request], bool] | None
+
+
+def as_exempt(exempt: Iterable[str] | Callable[[Request], bool]) -> Exempt:
+    """``"/health"`` is that path alone, ``"/static/*"`` all that begins with ``/static/``."""
+    if callable(exempt):
+        return exempt
+    if isinstance(exempt, str):
+        raise TypeError(f"exempt is a list of paths, such as [{exempt!r}], or a function")
+    exact: set[str] = set()
+    prefixes: list[str] = []
+    for path in exempt:
+        if not isinstance(path, str) or not path.startswith("/") or "*" in path[:-1]:
+            raise ValueError(
+                f"an exempt path is '/health', or '/static/*' for all below, not {path!r:.100}"
+            )
+        if path.endswith("*"):
+            prefixes.append(path[:-1])
+        else:
+            exact.add(path)
+    if not exact and not prefixes:
+        return None
+    beginnings = tuple(prefixes)
+    return lambda request: request.path in exact or request.path.startswith(beginnings)

@@ -1,0 +1,114 @@
+"""FastAPI: a limit as a dependency.
+
+>>> from fastapi import Depends, FastAPI
+>>> from penstock.integrations.fastapi import limit
+>>> app = FastAPI()
+>>> @app.get("/search", dependencies=[Depends(limit("10/second"))])
+... async def search(q: str) -> list[str]: ...
+
+For the whole application there is `penstock.integrations.asgi.PenstockMiddleware`.
+
+FastAPI merges a dependency's headers into what a handler returns, unless that is a Response
+itself, and tells a dependency of exceptions, but of no status. Where that matters, add
+`LimitFields` to the application: it sees all that is sent. `PenstockMiddleware` does it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from fastapi import HTTPException, Request, Response, WebSocketException
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import HTTPConnection
+
+from penstock.integrations.asgi.fields import PENDING, LimitFields
+from penstock.integrations.asgi.limit import POLICY_VIOLATION
+from penstock.integrations.asgi.request import AsgiRequest
+from penstock.integrations.checkpoint import Checkpoint, LimitFunction, Limits
+from penstock.integrations.http import Answer
+from penstock.integrations.outcome import Outcome
+from penstock.integrations.request import Response as Answered
+
+__all__ = ["LimitFields", "RateLimited", "limit"]
+
+# Where Starlette keeps the handlers of exceptions, by class, for the request.
+_HANDLERS = "starlette.exception_handlers"
+
+
+class RateLimited(HTTPException):
+    """Raised by the dependency. An exception handler of your own for it goes before ours."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status, "Rate limit exceeded", dict(answer.headers))
+        self.answer = answer
+
+
+def limit(
+    limit: Limits | LimitFunction = None, **options: Any
+) -> Callable[[HTTPConnection, Response], AsyncIterator[None]]:
+    """A dependency that refuses with 429; a websocket is closed with 1008.
+
+    Takes all that `Checkpoint` does. Every call of ``limit`` counts for itself: to share a
+    limit between routes, give them one and the same dependency.
+    """
+    checkpoint = Checkpoint(asynchronous=True, limit=limit, **options)
+
+    # FastAPI reads these types when it runs, and finds them by name in this module.
+    async def rate_limit(connection: HTTPConnection, response: Response) -> AsyncIterator[None]:
+        scope = connection.scope
+        request = AsgiRequest(scope)
+        outcome = await checkpoint.check_async(request)
+        if outcome is None:
+            yield
+            return
+        scope["penstock"] = outcome
+        pending = scope.get(PENDING)
+        if pending is not None:
+            pending.append((checkpoint, outcome))
+        if not outcome.allowed:
+            raise _refusal(checkpoint, outcome, request)
+        if pending is not None:
+            yield
+            return
+        for name, value in checkpoint.headers(outcome):
+            response.headers[name] = value
+        try:
+            yield
+        except Exception as error:
+            await _settle(checkpoint, outcome, _answered(error))
+            raise
+        else:
+            await _settle(checkpoint, outcome, Answered(response.status_code or 200, {}))
+
+    return rate_limit
+
+
+def _refusal(checkpoint: Checkpoint, outcome: Outcome, request: AsgiRequest) -> Exception:
+    scope = request.native
+    if scope["type"] == "websocket":
+        return WebSocketException(POLICY_VIOLATION, "Rate limit exceeded")
+    handlers = scope.get(_HANDLERS)
+    if handlers is not None:
+        handlers[0].setdefault(RateLimited, _answer_by_us)
+    return RateLimited(checkpoint.answer(outcome, request))
+
+
+async def _answer_by_us(request: Request, error: Exception) -> Response:
+    """Without it, FastAPI would say ``{"detail": ...}``."""
+    assert isinstance(error, RateLimited)
+    answer = error.answer
+    return Response(answer.body, answer.status, dict(answer.headers))
+
+
+def _answered(error: Exception) -> Answered:
+    """What FastAPI will make of it."""
+    if isinstance(error, StarletteHTTPException):
+        return Answered(error.status_code, dict(error.headers or {}))
+    return Answered(500, {}, error)
+
+
+async def _settle(checkpoint: Checkpoint, outcome: Outcome, response: Answered) -> None:
+    waiting = checkpoint.settle(outcome, response)
+    if waiting is not None:
+        await waiting

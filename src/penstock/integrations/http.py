@@ -1,0 +1,250 @@
+"""From an outcome to the status, the headers and the body of an answer. Pure.
+
+Every limit that was asked is a policy with a name. Told in the fields of the IETF draft::
+
+    RateLimit-Policy: "default";q=100;w=60      100 in 60 seconds
+    RateLimit: "default";r=42;t=35              42 are left; more in 35 seconds
+
+and in those that came before them, for the strictest limit alone::
+
+    X-RateLimit-Limit: 100
+    X-RateLimit-Remaining: 42
+    X-RateLimit-Reset: 1767225635               seconds since 1970
+
+``q`` and ``X-RateLimit-Limit`` are what may come at once, and ``w`` is the time in which
+that refills: with a bucket of ``10/second burst 30`` they are 30 and 3. All times are whole
+seconds, rounded up: who waits for so long never comes too early.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+
+from penstock.decision import Decision
+from penstock.durations import SECOND
+from penstock.limit import Limit
+
+Header = tuple[str, str]
+# A limit's name, and what it decided.
+Told = tuple[str, Decision]
+
+IETF, LEGACY, BOTH, NONE = "ietf", "legacy", "both", "none"
+FIELDS = (BOTH, IETF, LEGACY, NONE)
+NAMES = (
+    "RateLimit-Policy",
+    "RateLimit",
+    "X-RateLimit-Limit",
+    "X-RateLimit-Remaining",
+    "X-RateLimit-Reset",
+)
+# Of more policies than this only the strictest are told: some proxies refuse long headers.
+MOST_TOLD = 8
+
+# On the answer of a fallback.
+FALLBACK = ("X-RateLimit-Fallback", "true")
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+_TYPES = "https://iana.org/assignments/http-problem-types#"
+_BUCKETS = ("token_bucket", "leaky_bucket")
+_NOT_IN_STRINGS = re.compile(r'[^\x20-\x7e]|["\\]')
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes out: the headers to add, or the whole of a refusal."""
+
+    status: int
+    headers: list[Header]
+    body: bytes = b""
+
+
+def check_fields(fields: object) -> str:
+    if fields not in FIELDS:
+        words = ", ".join(repr(word) for word in FIELDS)
+        raise ValueError(f"fields is one of {words}, not {fields!r:.100}")
+    return str(fields)
+
+
+# Headers -----------------------------------------------------------------------------------
+
+
+def fields(told: Sequence[Told], now: float, style: str = BOTH) -> list[Header]:
+    """The headers that tell of these limits, on every answer. ``now`` is seconds since 1970."""
+    if not told or style == NONE:
+        return []
+    if len(told) > 1:
+        told = strictest_first(told)
+    headers: list[Header] = []
+    if style != LEGACY:
+        headers.append(("RateLimit-Policy", ", ".join([policy(n, d.limit) for n, d in told])))
+        headers.append(("RateLimit", ", ".join([standing(n, d) for n, d in told])))
+    if style != IETF:
+        decision = told[0][1]
+        headers.append(("X-RateLimit-Limit", _quota(decision.limit)[0]))
+        headers.append(("X-RateLimit-Remaining", str(decision.remaining)))
+        headers.append(("X-RateLimit-Reset", str(ceil(now) + more_after(decision))))
+    return headers
+
+
+@lru_cache(4096)
+def policy(name: str, limit: Limit) -> str:
+    """One member of ``RateLimit-Policy``."""
+    quota, window = _quota(limit)
+    return f"{quoted(name)};q={quota};w={window}"
+
+
+def standing(name: str, decision: Decision) -> str:
+    """One member of ``RateLimit``."""
+    return f"{quoted(name)};r={decision.remaining};t={more_after(decision)}"
+
+
+def more_after(decision: Decision) -> int:
+    """Whole seconds until there is more than now.
+
+    Refused: until the same request would pass. Of a bucket that is empty: until it holds
+    one. Else until the limit is as good as new.
+    """
+    if not decision.allowed and decision._retry >= 0:
+        return _whole(decision._retry)
+    limit = decision.limit
+    if limit.algorithm in _BUCKETS and decision.remaining == 0:
+        return _whole(decision._reset - (limit.burst - 1) * limit.interval_ns)
+    return _whole(decision._reset)
+
+
+def retry_after(told: Sequence[Told]) -> int | None:
+    """Whole seconds until all would pass; None if no waiting helps."""
+    waits = [decision._retry for _, decision in told if not decision.allowed]
+    return None if not waits or min(waits) < 0 else max(1, _whole(max(waits)))
+
+
+def strictest_first(told: Sequence[Told]) -> list[Told]:
+    """Those that refused, by the longest wait; then the others, by the least remaining."""
+    forever = 2**63
+    ranked = sorted(
+        told,
+        key=lambda each: (
+            each[1].allowed,
+            each[1].remaining
+            if each[1].allowed
+            else -(each[1]._retry if each[1]._retry >= 0 else forever),
+        ),
+    )
+    seen: dict[str, Told] = {}
+    for name, decision in ranked:
+        seen.setdefault(name, (name, decision))
+    return list(seen.values())[:MOST_TOLD]
+
+
+@lru_cache(4096)
+def quoted(name: str) -> str:
+    """As a string of RFC 9651, which knows printable ASCII only."""
+    return f'"{_NOT_IN_STRINGS.sub(_escape, name)}"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    if char in '"\\':
+        return "\\" + char
+    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+@lru_cache(4096)
+def _quota(limit: Limit) -> tuple[str, int]:
+    if limit.algorithm in _BUCKETS:
+        return str(limit.burst), max(1, _whole(-(-limit.burst * limit.period_ns // limit.amount)))
+    return str(limit.amount), max(1, _whole(limit.period_ns))
+
+
+def _whole(nanoseconds: int) -> int:
+    return -(-nanoseconds // SECOND) if nanoseconds > 0 else 0
+
+
+# Refusals ----------------------------------------------------------------------------------
+
+
+def refusal(
+    told: Sequence[Told],
+    now: float,
+    style: str = BOTH,
+    accept: str = "",
+    denied: bool = False,
+) -> Answer:
+    """The answer to a request that was refused: 429, or 403 to who is on a deny list."""
+    if denied:
+        return _answer(403, [], "Forbidden", None, accept, _problem("abnormal-usage-detected"))
+    after = retry_after(told)
+    refused = [(name, decision) for name, decision in told if not decision.allowed]
+    degraded = any(decision.degraded for _, decision in refused)
+    problem = _problem("temporary-reduced-capacity" if degraded else "quota-exceeded")
+    problem["violated-policies"] = [name for name, _ in strictest_first(refused)]
+    headers = fields(told, now, style)
+    return _answer(429, headers, "Rate limit exceeded", after, accept, problem)
+
+
+def unavailable(status: int, error: str, after: int | None = None, accept: str = "") -> Answer:
+    """The answer of a service that cannot: no slot in time, a circuit that is open."""
+    return _answer(status, [], error, after, accept, _problem("temporary-reduced-capacity"))
+
+
+def deferred(location: str, told: Sequence[Told], now: float, style: str = BOTH) -> Answer:
+    """To who was refused and whose request is kept for later: 202, and where to ask."""
+    body = {"status": "deferred", "location": location, "retry_after": retry_after(told)}
+    headers = [("Location", location), *_content(JSON), *fields(told, now, style)]
+    return Answer(202, headers, json.dumps(body).encode())
+
+
+def _answer(
+    status: int,
+    headers: Iterable[Header],
+    error: str,
+    after: int | None,
+    accept: str,
+    problem: dict[str, object],
+) -> Answer:
+    waits = [] if after is None else [("Retry-After", str(after))]
+    if wants_problem(accept):
+        kind = PROBLEM
+        content = {"type": problem.pop("type"), "title": error, "status": status, **problem}
+    else:
+        kind, content = JSON, {"error": error}
+    if status != 403:
+        content["retry_after"] = after
+    # A refusal is no answer to the next request, nor to anybody else's.
+    told = [*_content(kind), ("Cache-Control", "no-store"), *waits, *headers]
+    return Answer(status, told, json.dumps(content).encode())
+
+
+def _content(kind: str) -> list[Header]:
+    return [("Content-Type", kind)]
+
+
+def _problem(kind: str) -> dict[str, object]:
+    return {"type": _TYPES + kind}
+
+
+@lru_cache(256)
+def wants_problem(accept: str) -> bool:
+    """Whether problem details (RFC 9457) are asked for by name, and plain JSON not more so."""
+    weights = {PROBLEM: 0.0, JSON: 0.0}
+    for part in accept.lower().split(","):
+        kind, *parameters = (piece.strip() for piece in part.split(";"))
+        if kind in weights:
+            weights[kind] = _weight(parameters)
+    return weights[PROBLEM] > 0 and weights[PROBLEM] >= weights[JSON]
+
+
+def _weight(parameters: Iterable[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return min(1.0, max(0.0, float(value)))
+            except ValueError:
+                return 0.0
+    return 1.0

@@ -1,0 +1,135 @@
+"""Outcome: what was decided on a request, and how to take it back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from penstock.decision import Decision
+from penstock.gate import Gate
+from penstock.integrations.http import Told
+from penstock.rules.verdict import DENIED, Descriptor, Verdict
+from penstock.stores.base import Counters
+
+
+class Outcome:
+    """May the request go ahead? Handlers find it where their framework keeps such things.
+
+    - ``allowed``: the answer, also as the truth value
+    - ``shadow``: it would have been refused
+    - ``told``: the name and the `Decision` of every limit that was asked
+    - ``key``: what was counted by
+    """
+
+    __slots__ = ("allowed", "key", "shadow")
+
+    def __init__(self, allowed: bool, key: str) -> None:
+        self.allowed = allowed
+        self.key = key
+        self.shadow = False
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+    @property
+    def told(self) -> Sequence[Told]:
+        return ()
+
+    @property
+    def denied(self) -> bool:
+        """Refused by a deny list, whatever the limits say."""
+        return False
+
+    def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
+        """Return what was taken, if anything was."""
+        return None
+
+
+class Undecided(Outcome):
+    """The store could not be asked, and the failure policy answered."""
+
+    __slots__ = ()
+
+    def __init__(self, allowed: bool) -> None:
+        super().__init__(allowed, "")
+
+
+class FromLimits(Outcome):
+    """Of one key against one limit or several."""
+
+    __slots__ = ("_cost", "_counted", "decisions")
+
+    def __init__(
+        self,
+        counted: Sequence[tuple[str, Counters]],
+        key: str,
+        cost: int,
+        decisions: Sequence[Decision],
+    ) -> None:
+        self.allowed = decisions[0].allowed if len(decisions) == 1 else all(decisions)
+        self.key = key
+        self.shadow = False
+        self._counted = counted
+        self._cost = cost
+        self.decisions = decisions
+
+    @property
+    def told(self) -> Sequence[Told]:
+        if len(self.decisions) == 1:
+            return ((self._counted[0][0], self.decisions[0]),)
+        return [(n, d) for (n, _), d in zip(self._counted, self.decisions, strict=True)]
+
+    def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
+        if not all(self.decisions):
+            return None
+        pairs = zip(self._counted, self.decisions, strict=True)
+        refunds = [(counters, decision._mark) for (_, counters), decision in pairs]
+        if asynchronous:
+            return _give_back(refunds, self.key, self._cost)
+        for counters, mark in refunds:
+            counters.refund(self.key, self._cost, mark)
+        return None
+
+
+async def _give_back(refunds: Sequence[tuple[Counters, int]], key: str, cost: int) -> None:
+    for counters, mark in refunds:
+        await counters.submit("refund", key, cost, mark)
+
+
+class FromGate(Outcome):
+    """Of a request against rules."""
+
+    __slots__ = ("_cost", "_descriptors", "_domain", "_gate", "verdict")
+
+    def __init__(
+        self,
+        gate: Gate,
+        descriptors: Sequence[Descriptor],
+        domain: str | None,
+        cost: int,
+        verdict: Verdict,
+    ) -> None:
+        super().__init__(verdict.allowed, "" if verdict.rule is None else verdict.rule.id)
+        self._gate = gate
+        self._descriptors = descriptors
+        self._domain = domain
+        self._cost = cost
+        self.verdict = verdict
+
+    @property
+    def told(self) -> Sequence[Told]:
+        return [
+            (status.limit_name or "default", status.decision)
+            for status in self.verdict.statuses
+            if status.decision is not None and not status.shadow
+        ]
+
+    @property
+    def denied(self) -> bool:
+        return any(s.reason == DENIED and not s.allowed for s in self.verdict.statuses)
+
+    def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
+        if not self.verdict.allowed:
+            return None
+        back: Any = self._gate.check(*self._descriptors, domain=self._domain, hits=-self._cost)
+        return back if asynchronous else None

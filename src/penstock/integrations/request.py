@@ -1,0 +1,115 @@
+"""Request: what key, cost and limit functions are given, the same in every framework.
+
+Each framework has its own subclass, which says where things are. ``native`` is the
+framework's own object, for all that is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from penstock.integrations.identity import NOBODY_TRUSTED, Trust
+
+
+class Request:
+    """A request that asks to go ahead.
+
+    - ``method``, ``path``: as they came; ``path`` is without the query
+    - ``peer``: the address at the other end of the connection; None for a Unix socket
+    - ``client``: the address of who asks: the peer, or what trusted proxies say
+    - ``header(name)``, ``cookies``: None and absent where there is none
+    - ``user``: who is logged in, as text; ``route``: the template of the path, such as
+      ``/users/{id}``; both None where the framework does not know yet
+    - ``native``: the framework's own object
+    """
+
+    method: str
+    path: str
+    native: Any
+    trust: Trust = NOBODY_TRUSTED
+
+    @property
+    def peer(self) -> str | None:
+        raise NotImplementedError
+
+    def header(self, name: str) -> str | None:
+        """A header, in lower case, joined by commas if it came more than once."""
+        raise NotImplementedError
+
+    @property
+    def user(self) -> str | None:
+        return None
+
+    @property
+    def route(self) -> str | None:
+        return None
+
+    @property
+    def host(self) -> str | None:
+        return self.header("host")
+
+    @property
+    def client(self) -> str | None:
+        """The address of who asks, as text; None if there is none."""
+        return self.trust.client(self.peer, self.header)
+
+    @cached_property
+    def cookies(self) -> Mapping[str, str]:
+        jar: SimpleCookie = SimpleCookie()
+        for piece in (self.header("cookie") or "").split(";"):
+            try:  # one by one: a bad one must not hide the others
+                jar.load(piece.strip())
+            except CookieError:
+                continue
+        return {name: morsel.value for name, morsel in jar.items()}
+
+    @property
+    def is_preflight(self) -> bool:
+        """Whether a browser asks if it may ask (CORS)."""
+        return (
+            self.method == "OPTIONS"
+            and self.header("origin") is not None
+            and self.header("access-control-request-method") is not None
+        )
+
+    def __repr__(self) -> str:
+        return f"<Request {self.method} {self.path:.100} from {self.client}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What the application answered, for ``count_when``.
+
+    ``error`` is what the handler raised; then ``status`` is 500.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    error: BaseException | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the server is to blame: it raised, or answered 5xx."""
+        return self.error is not None or self.status >= 500
+
+
+def identity_of(user: object) -> str | None:
+    """Text for a user object of any framework; None for who is not logged in."""
+    if user is None or isinstance(user, str):
+        return user or None
+    if getattr(user, "is_authenticated", True) is False:
+        return None
+    for name in ("identity", "pk", "id", "username", "name"):
+        try:
+            found = getattr(user, name, None)
+        except NotImplementedError:  # as Starlette's BaseUser says
+            continue
+        if callable(found):
+            found = found()
+        if found is not None and found != "":
+            return str(found)
+    return None
