@@ -18,13 +18,14 @@ from penstock.clock import WALL, Clock
 from penstock.decision import Decision
 from penstock.errors import RulesError
 from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
-from penstock.rules.check import Check, Done, Flow, Work, only_domain, quick_verdict
+from penstock.rules.check import Check, Done, Flow, Work, only_domain
 from penstock.rules.compiled import Compiled, Item, Told
 from penstock.rules.match import Matcher
 from penstock.rules.model import RuleSet, grouped
 from penstock.rules.switches import Switches
 from penstock.rules.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
 from penstock.rules.watch import Watcher
+from penstock.rules.weigh import quick_verdict
 from penstock.stores.base import Store, check_clock
 from penstock.stores.memory import MemoryStore
 

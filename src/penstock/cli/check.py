@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
+from penstock.cli.arguments import Commands, add_merge_domains
 from penstock.cli.paint import Paint
 from penstock.errors import RulesError
 from penstock.rules.compiled import all_rules
 from penstock.rules.problems import Problems
-
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 WRONG = 1
 # Files with fewer rules are read before anybody could read how far it is.
@@ -27,9 +24,7 @@ def register(commands: Commands) -> None:
         " file, line and column. Exit code 0: they can be used; 1: they cannot.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file or a folder of YAML")
-    parser.add_argument(
-        "--merge-domains", action="store_true", help="a domain may be split over files"
-    )
+    add_merge_domains(parser)
     parser.add_argument("--strict", action="store_true", help="warnings are errors, too")
     parser.set_defaults(run=run)
 

@@ -13,15 +13,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
+from penstock.cli.arguments import Commands
 from penstock.limit import DEFAULT_CELLS, Limit
 from penstock.limiter import Limiter
 from penstock.stores.memory import MemoryStore
 from penstock.testing.clock import FakeClock
-
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 AMOUNT = 5
 PERIOD = 60

@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from penstock.cli.arguments import Commands, add_merge_domains
 from penstock.cli.paint import Paint
 from penstock.errors import PenstockError
 from penstock.gate import Gate
 from penstock.rules.check import only_domain
 from penstock.rules.verdict import Status
-
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 BETWEEN = "\0--"  # what argparse does not take for its own
 REFUSED = 1
@@ -38,9 +35,7 @@ def register(commands: Commands) -> None:
     )
     parser.add_argument("--domain", help="which domain, where there are several")
     parser.add_argument("--hits", type=int, default=1, help="how many at once (default 1)")
-    parser.add_argument(
-        "--merge-domains", action="store_true", help="a domain may be split over files"
-    )
+    add_merge_domains(parser)
     parser.set_defaults(run=run)
 
 

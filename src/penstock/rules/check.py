@@ -1,4 +1,4 @@
-"""One request against the rules: which limits, decided how, and what it all means.
+"""One request against the rules: which limits, and decided how. What it means, weigh.py says.
 
 `Check` is a flow, written once for threads and coroutines: it yields `Work` for the
 store and is sent the decisions.
@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from penstock.decision import Decision
 from penstock.errors import InvalidKey
 from penstock.limit import Limit
 from penstock.rules import model, verdict
-from penstock.rules.compiled import Compiled, Counted, Heritage, Told, replaced_names
+from penstock.rules.compiled import Compiled, Counted, replaced_names
 from penstock.rules.match import Match, escaped
-from penstock.rules.model import ENFORCE, SHADOW, Rule
+from penstock.rules.model import ENFORCE, SHADOW
 from penstock.rules.switches import State
-from penstock.rules.verdict import Descriptor, Pair, Status, Verdict
-from penstock.stores.base import Counters, Store, pick
+from penstock.rules.verdict import Descriptor, Pair, Verdict
+from penstock.rules.weigh import Line, lines_alike, passes, verdict_on
+from penstock.stores.base import Counters, Store
 
 Item = tuple[Counters, str, int]
 # (verb, counters, arguments)
@@ -43,40 +43,6 @@ Done = tuple[Sequence[Decision], Sequence[Any]]
 Flow = Generator[Work, Done, Verdict]
 
 
-class Line:
-    """One descriptor on its way to a `Status`."""
-
-    __slots__ = (
-        "allowed", "cost", "counted", "decisions", "heritages", "hits", "key", "name", "pairs",
-        "quota", "reason", "rule", "shadow",
-    )  # fmt: skip
-
-    def __init__(self, pairs: tuple[Pair, ...], rule: Rule | None = None) -> None:
-        self.pairs = pairs
-        self.rule = rule
-        self.reason = verdict.UNMATCHED
-        self.allowed = True
-        self.shadow = False
-        self.quota = False
-        self.hits = 1
-        self.cost = 1
-        self.key = ""
-        self.counted: list[tuple[Counters, str]] = []  # counters and the limit's name
-        self.heritages: list[Heritage | None] = []
-        self.decisions: list[Decision] = []
-        self.name: str | None = None
-
-    def status(self) -> Status:
-        best: Decision | None = None
-        for (_, name), decision in zip(self.counted, self.decisions, strict=False):
-            chosen = pick(best, decision)
-            if chosen is not best:
-                best, self.name = chosen, name
-        return Status(
-            self.pairs, self.allowed, self.reason, self.rule, best, self.name, self.shadow
-        )
-
-
 class Check:
     """The request, as one set of rules and one state of the switches see it."""
 
@@ -88,12 +54,12 @@ class Check:
 
     def flow(self, descriptors: Sequence[Descriptor], domain: str, hits: int) -> Flow:
         lines = self._lines(descriptors, domain, hits)
-        if self._is_off():
-            return self._verdict(lines)
-        yield from self._inherit(lines)
-        if all(line.allowed for line in lines):
-            yield from self._decide(lines)
-        return self._verdict(lines)
+        mode = ENFORCE if self._state is None else self._state.mode
+        if mode != model.OFF:
+            yield from self._inherit(lines)
+            if all(line.allowed for line in lines):
+                yield from self._decide(lines)
+        return verdict_on(lines, mode == ENFORCE)
 
     # Which limits ------------------------------------------------------------------------
 
@@ -194,17 +160,14 @@ class Check:
                 for descriptor in descriptors:
                     for key, value in descriptor.pairs:
                         if key in by_key and value in by_key[key]:
-                            return _all(descriptors, reason)
+                            return lines_alike(descriptors, reason)
         return None
 
     def _mode_of(self, name: str) -> str:
         if self._state is None:
             return ENFORCE
-        # The switch for all flips the overall answer, not that of each rule: see _verdict.
+        # The switch for all flips the overall answer, not that of each rule.
         return self._state.modes.get(name, ENFORCE)
-
-    def _is_off(self) -> bool:
-        return self._state is not None and self._state.mode == model.OFF
 
     # Deciding ----------------------------------------------------------------------------
 
@@ -263,7 +226,7 @@ class Check:
         for line in lines:
             if line.hits > 0 and not line.shadow and not line.quota:
                 line.decisions += [found[counters, line.key] for counters, _ in line.counted]
-            line.allowed = _passes(line)
+            line.allowed = passes(line)
         yield from self._undo(lines)
 
     def _undo(self, lines: list[Line]) -> Generator[Work, Done, None]:
@@ -287,92 +250,6 @@ class Check:
         ]
         if back:
             yield Work(singles=back)
-
-    # What it means -----------------------------------------------------------------------
-
-    def _verdict(self, lines: list[Line]) -> Verdict:
-        statuses = tuple([line.status() for line in lines])
-        quotas = [s for s, line in zip(statuses, lines, strict=True) if line.quota]
-        allowed = all(s.allowed for s, line in zip(statuses, lines, strict=True) if not line.quota)
-        if quotas and not any(status.allowed for status in quotas):
-            allowed = False
-        best: Status | None = None
-        for status in statuses:
-            best = _speaks(best, status, allowed)
-        if self._state is not None and self._state.mode != ENFORCE:
-            allowed = True
-        return Verdict(
-            allowed,
-            None if best is None else best.decision,
-            None if best is None else best.rule,
-            statuses,
-        )
-
-
-def _passes(line: Line) -> bool:
-    if line.shadow or line.hits < 0:
-        return True
-    if line.hits == 0:
-        # A look is over its limit only if more was counted than fits, which never is: a
-        # refused request takes nothing. Who is locked out is locked out.
-        return all(d.allowed or not d.limit.lockout_ns for d in line.decisions)
-    return all(line.decisions)
-
-
-def _speaks(best: Status | None, status: Status, allowed: bool) -> Status | None:
-    """Of two statuses, the one whose limit speaks for the request."""
-    if status.shadow or (status.decision is None and status.allowed):
-        return best
-    if best is None or (best.allowed and not status.allowed):
-        return status
-    if status.allowed and not best.allowed:
-        return best
-    if best.decision is None or status.decision is None:
-        return best
-    return best if pick(best.decision, status.decision) is best.decision else status
-
-
-def _all(descriptors: Sequence[Descriptor], reason: str) -> list[Line]:
-    lines = []
-    for descriptor in descriptors:
-        line = Line(descriptor.pairs)
-        line.reason = reason
-        line.allowed = reason != verdict.DENIED
-        lines.append(line)
-    return lines
-
-
-def quick_verdict(told: Sequence[Told], decisions: Sequence[Decision]) -> Verdict:
-    """Of a request that went the short way: see `Lane`."""
-    if len(decisions) == 1:
-        best = decisions[0]
-        rule = next(rule for _, rule, counted in told if counted)
-    elif not decisions:
-        return Verdict(True, None, None, partial(_told_statuses, told, decisions))
-    else:
-        at = 0
-        best, rule = decisions[0], None
-        for _, found, counted in told:
-            for _ in counted:
-                chosen = pick(best, decisions[at])
-                if rule is None or chosen is not best:
-                    best, rule = chosen, found
-                at += 1
-    return Verdict(best.allowed, best, rule, partial(_told_statuses, told, decisions))
-
-
-def _told_statuses(told: Sequence[Told], decisions: Sequence[Decision]) -> tuple[Status, ...]:
-    statuses, at = [], 0
-    for pairs, rule, counted in told:
-        line = Line(pairs, rule)
-        line.counted = [(one.counters, one.name) for one in counted]
-        line.decisions = list(decisions[at : at + len(counted)])
-        at += len(counted)
-        if counted:
-            line.reason = verdict.LIMIT
-            line.allowed = all(line.decisions)
-        statuses.append(line.status())
-    return tuple(statuses)
 
 
 def counter_key(domain: str, pairs: Sequence[Pair]) -> str:

@@ -148,13 +148,23 @@ def _text(reading: Reading, word: Word, node: ScalarNode) -> str | None:
     return text
 
 
-def _whole(reading: Reading, word: Word, node: ScalarNode) -> int | None:
+def _written(reading: Reading, word: Word, node: ScalarNode, shape: re.Pattern[str]) -> str | None:
+    """The digits of a number; None, and an error, if it is none, quoted or too long."""
     text = node.text
-    if not node.plain or not _DIGITS.fullmatch(text):
-        _wrong(reading, word, node, _DIGITS)
+    fits = shape.fullmatch(text)
+    if not fits or not node.plain:
+        hint = " (without quotes)" if fits else ""
+        reading.error(node.place, f"{word.name!r} must be {_WANTED[word.kind]}, not {node}{hint}")
         return None
     if len(text) > _MOST_DIGITS:
         reading.error(node.place, f"{word.name!r} has a number of {len(text)} digits")
+        return None
+    return text
+
+
+def _whole(reading: Reading, word: Word, node: ScalarNode) -> int | None:
+    text = _written(reading, word, node, _DIGITS)
+    if text is None:
         return None
     number = int(text)
     if word.least is not None and number < word.least:
@@ -167,12 +177,8 @@ def _whole(reading: Reading, word: Word, node: ScalarNode) -> int | None:
 
 
 def _number(reading: Reading, word: Word, node: ScalarNode) -> float | None:
-    text = node.text
-    if not node.plain or not _NUMBER.fullmatch(text):
-        _wrong(reading, word, node, _NUMBER)
-        return None
-    if len(text) > _MOST_DIGITS:
-        reading.error(node.place, f"{word.name!r} has a number of {len(text)} digits")
+    text = _written(reading, word, node, _NUMBER)
+    if text is None:
         return None
     number = float(text)
     if word.above is not None and word.most is not None and not word.above < number <= word.most:
@@ -192,11 +198,6 @@ def _flag(reading: Reading, word: Word, node: ScalarNode) -> bool | None:
     hint = f" (write {old})" if old else " (without quotes)" if flag is not None else ""
     reading.error(node.place, f"{word.name!r} must be true or false, not {node}{hint}")
     return None
-
-
-def _wrong(reading: Reading, word: Word, node: ScalarNode, wanted: re.Pattern[str]) -> None:
-    hint = " (without quotes)" if wanted.fullmatch(node.text) else ""
-    reading.error(node.place, f"{word.name!r} must be {_WANTED[word.kind]}, not {node}{hint}")
 
 
 _READERS = {TEXT: _text, WHOLE: _whole, NUMBER: _number, FLAG: _flag}

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 Tag = Callable[[str], str]
 
 
+def as_tag(tag: str | Tag | None) -> Tag | None:
+    """A function of the key, if what tags it is the same text for all."""
+    if tag is None or callable(tag):
+        return tag
+    fixed = check_key(tag)
+    return lambda key: fixed
+
+
 class RedisCounters(Counters):
     """Checks what it is asked for, and makes a ticket of it."""
 

@@ -17,25 +17,21 @@ from typing import Any
 
 import hiredis
 
-from penstock.decision import Decision
-from penstock.errors import ForeignValue, StoreError, StoreUnavailable
+from penstock.errors import StoreUnavailable
 from penstock.events import StoreDown, StoreUp
 from penstock.stores.redis.address import Address
+from penstock.stores.redis.answers import Answers, Redirect
 from penstock.stores.redis.breaker import CLOSED, Breaker
+from penstock.stores.redis.greeting import greet
 from penstock.stores.redis.keeper import Keeper
 from penstock.stores.redis.link import Link, Lost
 from penstock.stores.redis.server_clock import ServerClock
 from penstock.stores.redis.settings import Settings
-from penstock.stores.redis.ticket import LooseTicket, Ticket, joined
-from penstock.stores.redis.trouble import Trouble, redirection, trouble
-from penstock.stores.redis.wire import HIT, LATE, REFRESH, REFUND, Answer, Request, decode, encode
+from penstock.stores.redis.ticket import Ticket
+from penstock.stores.redis.wire import Request, decode, encode
 
 MOST_A_CALL = 32
 MOST_UNDER_WAY = 128
-MOST_TRIES = 8
-
-# Where a ticket goes that this node cannot answer: (ticket, slot, host, port, once).
-Redirect = Callable[[Ticket, int, str, int, bool], None]
 
 
 class Node:
@@ -57,7 +53,7 @@ class Node:
         self.breaker = Breaker(settings.deadline)
         self.queue: deque[Ticket] = deque()
         self._resolve = resolve
-        self._redirect = redirect
+        self._answers = Answers(self, redirect)
         self._noticed = noticed  # told when something is wrong here
         self._loop = loop
         self._keeper = Keeper(loop, self.breaker, self._connect, self.down)
@@ -89,6 +85,10 @@ class Node:
             self.queue.append(ticket)
             self._schedule()
 
+    def put_later(self, ticket: Ticket) -> None:
+        """Send it after a pause that leaves time for more of them."""
+        self._loop.call_later(self.settings.deadline / 10, self.put, ticket)
+
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
@@ -103,7 +103,7 @@ class Node:
             return  # it ended while nothing was asked: a new one is made as it is lost
         while self.queue and self._under_way < MOST_UNDER_WAY:
             for tickets in self._take():
-                self._send(tickets)
+                self.send(tickets)
 
     def _take(self) -> list[list[Ticket]]:
         """The next tickets, by calls: one for each slot, one for each that goes alone."""
@@ -121,7 +121,8 @@ class Node:
                 by_slot.setdefault(ticket.slot, []).append(ticket)
         return [*by_slot.values(), *alone]
 
-    def _send(self, tickets: list[Ticket], whole_script: bool = False) -> None:
+    def send(self, tickets: list[Ticket], whole_script: bool = False) -> None:
+        """In one call, now."""
         link = self.link
         assert link is not None
         now = self.settings.clock.now()
@@ -155,106 +156,23 @@ class Node:
             try:
                 now, answers = decode(reply, requests)
             except ValueError as error:
-                self._degrade(tickets, "its answer is not the script's")
+                self.degrade(tickets, "its answer is not the script's")
                 self.down(str(error))
                 return
             self.breaker.answered()
             self._tell_time(now)
-            self._deliver(tickets, answers, now)
+            self._answers.deliver(tickets, answers, now)
         elif isinstance(reply, Lost):
-            self._degrade(tickets, str(reply))
+            self.degrade(tickets, str(reply))
         elif isinstance(reply, Exception):
             self.breaker.answered()
-            self._refused(tickets, reply)
+            self._answers.refused(tickets, reply)
         else:
-            self._degrade(tickets, "its answer is not the script's")
+            self.degrade(tickets, "its answer is not the script's")
             self.down(f"not an answer of the script: {reply!r:.100}")
 
-    def _deliver(self, tickets: list[Ticket], answers: list[Answer], now: int) -> None:
-        at = 0
-        for ticket in tickets:
-            answer: Any = answers[at]
-            at += 1
-            if ticket.members:
-                end = at + len(ticket.members)
-                answer = joined(answers[at - 1 : end])
-                at = end
-            elif type(answer) is not Decision and answer is not None:
-                self._unusual(ticket, answer, now)
-                continue
-            if type(answer) is not list and ticket.members:
-                self._unusual(ticket, answer, now)
-            elif not ticket.settled:
-                ticket.settle(answer)
-            elif ticket.abandoned and ticket.verb == HIT:
-                self._give_back(ticket, answer if ticket.members else [answer])
-
-    def _unusual(self, ticket: Ticket, answer: Any, now: int) -> None:
-        if answer is LATE or answer is REFRESH:
-            if answer is REFRESH:
-                for question in ticket.questions:
-                    question.counters.renew_policy(now)
-            self._again(ticket, answer.value)
-        else:
-            assert isinstance(answer, Exception)
-            self._refused([ticket], answer)
-
-    def _give_back(self, ticket: Ticket, decisions: list[Decision]) -> None:
-        """Who was cancelled while the hit was under way has not taken anything."""
-        if not all(decisions):
-            return
-        for question, decision in zip(ticket.questions, decisions, strict=True):
-            refund = LooseTicket(
-                question.counters, question.name, REFUND, question.cost, decision._mark
-            )
-            refund.due, refund.slot = time.monotonic() + self.settings.deadline, ticket.slot
-            self.put(refund)
-
-    def _refused(self, tickets: list[Ticket], error: Exception) -> None:
-        """The server answered with an error, to the whole call or to one decision."""
-        what = trouble(error)
-        if what is Trouble.NO_SCRIPT and self.link is not None:
-            again = [ticket for ticket in tickets if self._may_try(ticket, str(error))]
-            if again:
-                self._send(again, whole_script=True)
-        elif what in (Trouble.MOVED, Trouble.ASK) and self._redirect is not None:
-            slot, host, port = redirection(error)
-            for ticket in tickets:
-                if self._may_try(ticket, str(error)):
-                    self._redirect(ticket, slot, host, port, what is Trouble.ASK)
-        elif what is Trouble.TRY_AGAIN:
-            for ticket in tickets:
-                ticket.alone = True
-                self._again(ticket, str(error), pause=len(tickets) == 1)
-        elif what is Trouble.FOREIGN:
-            for ticket in tickets:
-                ticket.fail(ForeignValue(f"{ticket.key!r:.300} in {self.name}: {error}"))
-        elif what is Trouble.WRONG:
-            for ticket in tickets:
-                ticket.fail(StoreError(f"{self.name} answered: {error}"))
-        else:
-            self._degrade(tickets, str(error))
-            if what is Trouble.LOST_MASTER:
-                self.down(str(error))
-            elif self._noticed is not None:
-                self._noticed()
-
-    def _again(self, ticket: Ticket, reason: str, pause: bool = False) -> None:
-        if not self._may_try(ticket, reason):
-            return
-        if pause:
-            self._loop.call_later(self.settings.deadline / 10, self.put, ticket)
-        else:
-            self.put(ticket)
-
-    def _may_try(self, ticket: Ticket, reason: str) -> bool:
-        ticket.tries += 1
-        if ticket.tries <= MOST_TRIES and time.monotonic() < ticket.due:
-            return True
-        self._degrade([ticket], reason)
-        return False
-
-    def _degrade(self, tickets: list[Ticket], reason: str) -> None:
+    def degrade(self, tickets: list[Ticket], reason: str) -> None:
+        """Settle them by the failure policy."""
         for ticket in tickets:
             self.settings.degrade(ticket, reason)
 
@@ -274,13 +192,17 @@ class Node:
         if link is not None:
             link.on_lost = None
             link.close()
-        self._degrade([*self.queue], reason)
+        self.degrade([*self.queue], reason)
         self.queue.clear()
         self._keeper.start()
         for waker in self._wakers:
             if not waker.done():
                 waker.set_exception(StoreUnavailable(f"{self.name}: {reason}"))
         self._wakers.clear()
+        self.notice()
+
+    def notice(self) -> None:
+        """Something is wrong here: whoever wants to know is told."""
         if self._noticed is not None:
             self._noticed()
 
@@ -290,7 +212,7 @@ class Node:
             address = await self._resolve()
             link = Link(await address.open(settings.connect_timeout))
             try:
-                await self._greet(link)
+                self._tell_time(await greet(link, settings.script, settings.deadline))
             except BaseException:
                 link.close()
                 raise
@@ -306,22 +228,6 @@ class Node:
                 waker.set_result(None)
         self._wakers.clear()
         self.flush()
-
-    async def _greet(self, link: Link) -> None:
-        """Make sure that it can decide, has the script, and answers in time."""
-        script = self.settings.script
-        role = await _if_permitted(link.call("ROLE"))
-        if type(role) is list and role and role[0] != b"master":
-            raise StoreUnavailable("READONLY it is a replica")
-        loaded = await _if_permitted(link.call("SCRIPT", "LOAD", script.text))
-        how = ("EVALSHA", script.sha) if loaded else ("EVAL", script.text)
-        nothing = [*encode([], 0), *script.more_arguments()]
-        try:
-            async with asyncio.timeout(self.settings.deadline):
-                reply = await link.call(*how, *nothing)
-        except TimeoutError:
-            raise StoreUnavailable("it answers, but slower than the deadline") from None
-        self._tell_time(decode(reply, [])[0])
 
     def _tell_time(self, now: int) -> None:
         here = time.monotonic_ns()
@@ -356,18 +262,8 @@ class Node:
             self.link.on_lost = None
             self.link.close()
             self.link = None
-        self._degrade([*self.queue], "the store was closed")
+        self.degrade([*self.queue], "the store was closed")
         self.queue.clear()
-
-
-async def _if_permitted(call: Awaitable[Any]) -> Any:
-    """The answer; None where an access list forbids to ask, which forbids no decision."""
-    try:
-        return await call
-    except hiredis.ReplyError as error:
-        if str(error).startswith("NOPERM"):
-            return None
-        raise
 
 
 def _ignore(reply: Any) -> None:

@@ -4,49 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import threading
-import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from types import TracebackType
 from typing import Any
-
-from redis.crc import key_slot
 
 from penstock import keys
 from penstock.algorithms.words import NO_MARK
 from penstock.clock import Clock
 from penstock.decision import Decision
 from penstock.durations import Duration, parse_duration
-from penstock.errors import StoreError
 from penstock.events import Event, Hook, Hooks, StoreDown, StoreUp
 from penstock.limit import Limit, check_policy, check_share
-from penstock.stores.base import Counters, Store, check_cost, check_key
+from penstock.stores.base import Counters, Store
 from penstock.stores.redis.address import read_target
-from penstock.stores.redis.breaker import CLOSED, HALF_OPEN, OPEN
-from penstock.stores.redis.counters import RedisCounters, Tag
-from penstock.stores.redis.engine import Engine
+from penstock.stores.redis.clients import AsyncClient, Client, make_async_client, make_client
+from penstock.stores.redis.counters import RedisCounters, Tag, as_tag
+from penstock.stores.redis.engines import Engines
 from penstock.stores.redis.fallback import Fallback
+from penstock.stores.redis.groups import (
+    Group,
+    Refund,
+    Wanted,
+    groups_of,
+    in_order,
+    refunds,
+    taken_by,
+)
 from penstock.stores.redis.server_clock import ServerClock
 from penstock.stores.redis.settings import Script, Settings
-from penstock.stores.redis.ticket import (
-    LooseTicket,
-    Question,
-    Seat,
-    TaskTicket,
-    ThreadTicket,
-    Ticket,
-)
-from penstock.stores.redis.turns import Turns
-from penstock.stores.redis.wire import HIT, REFUND
+from penstock.stores.redis.ticket import LooseTicket, Seat, TaskTicket, ThreadTicket
 
 logger = logging.getLogger("penstock.redis")
-
-Wanted = tuple[Counters, str, int]
-# What a refund's ticket is made of: counters, key, verb, cost, mark.
-Refund = tuple[RedisCounters, str, str, int, int]
-# What a group's ticket is made of, its other members, and where they stood in what was wanted.
-Group = tuple[tuple[RedisCounters, str, str, int], list[Question], list[int]]
 
 
 class RedisStore(Store):
@@ -89,7 +77,7 @@ class RedisStore(Store):
         self._name = str(target)
         self._hooks = Hooks()
         self._prefix = keys.check_prefix(prefix)
-        self._tag = _as_tag(tag)
+        self._tag = as_tag(tag)
         self.fallback = Fallback(
             self._name, check_policy(on_failure), check_share(share), max_local_keys, self._hooks
         )
@@ -103,13 +91,10 @@ class RedisStore(Store):
             emit=_Teller(self._hooks),
             degrade=self.fallback.degrade,
         )
-        self._starting = threading.Lock()
-        self._closed = False
-        self._turns: Turns | None = None
-        self._engines: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Engine]
-        self._engines = weakref.WeakKeyDictionary()
-        self._last: tuple[asyncio.AbstractEventLoop | None, Engine | None] = (None, None)
-        _stores.add(self)
+        self._in_slots = target.kind == "cluster"
+        self._engines = Engines(self._settings)
+        # Without a step between: it is called for every decision of a coroutine.
+        self.put = self._engines.put
 
     # Seams for tests, which tell the script what time it is --------------------------
 
@@ -133,7 +118,7 @@ class RedisStore(Store):
 
     def ask(self, tickets: Sequence[ThreadTicket], seat: Seat) -> list[Any]:
         """Send, and block until each has its answer."""
-        self._threads().ask(tickets, seat)
+        self._engines.for_threads().ask(tickets, seat)
         return [ticket.result() for ticket in tickets]
 
     def ask_for_all(self, tickets: Sequence[ThreadTicket], seat: Seat) -> list[Any]:
@@ -141,18 +126,11 @@ class RedisStore(Store):
         try:
             return self.ask(tickets, seat)
         except BaseException:
-            taken = [refund for ticket in tickets for refund in _taken(ticket, ticket.outcome)]
+            taken = [refund for ticket in tickets for refund in taken_by(ticket, ticket.outcome)]
             back = self._in_redis(taken)
             if back:
                 self.ask([ThreadTicket(seat, *refund) for refund in back], seat)
             raise
-
-    def put(self, ticket: TaskTicket) -> None:
-        """Send; the ticket's future has the answer."""
-        loop, engine = self._last
-        if engine is None or loop is not ticket.future.get_loop():
-            engine = self._engine(ticket.future.get_loop())
-        engine.put(ticket)
 
     async def hit(self, ticket: TaskTicket) -> Any:
         """The answer to a hit. Who is cancelled while waiting for it has taken nothing.
@@ -180,35 +158,35 @@ class RedisStore(Store):
 
     def _give_back(self, tickets: Sequence[TaskTicket]) -> None:
         loop = tickets[0].future.get_loop()
-        self._refund(loop, [r for ticket in tickets for r in _taken(ticket, ticket.outcome)])
+        self._refund(loop, [r for ticket in tickets for r in taken_by(ticket, ticket.outcome)])
 
-    def _refund(self, loop: asyncio.AbstractEventLoop, refunds: list[Refund]) -> None:
-        for refund in self._in_redis(refunds):
-            self._engine(loop).put(LooseTicket(*refund))
+    def _refund(self, loop: asyncio.AbstractEventLoop, back: list[Refund]) -> None:
+        for refund in self._in_redis(back):
+            self._engines.of(loop).put(LooseTicket(*refund))
 
-    def _in_redis(self, refunds: list[Refund]) -> list[Refund]:
+    def _in_redis(self, back: list[Refund]) -> list[Refund]:
         """Those that go to the server; the others are given back here and now."""
-        for counters, name, _, cost, mark in refunds:
+        for counters, name, _, cost, mark in back:
             if mark < NO_MARK:
                 self.fallback.refund_here(counters, name, cost, mark, 0)
-        return [refund for refund in refunds if refund[-1] >= NO_MARK]
+        return [refund for refund in back if refund[-1] >= NO_MARK]
 
     def hit_each(self, wanted: list[Wanted]) -> list[Decision]:
         seat: Seat = Seat()
-        groups = self._groups(wanted)
+        groups = groups_of(wanted, self._in_slots)
         tickets = [ThreadTicket(seat, *first, members=rest) for first, rest, _ in groups]
         try:
             found = self.ask(tickets, seat)
         finally:
-            spare = self._in_redis(_refunds(tickets, [ticket.outcome for ticket in tickets]))
+            spare = self._in_redis(refunds(tickets, [ticket.outcome for ticket in tickets]))
             if spare:
                 self.ask([ThreadTicket(seat, *refund) for refund in spare], seat)
-        return _in_order(groups, found)
+        return in_order(groups, found)
 
     def hit_each_async(self, wanted: list[Wanted]) -> Awaitable[list[Decision]]:
         # Asked now, awaited later: then it leaves with all else that is asked in this turn.
         loop = asyncio.get_running_loop()
-        groups = self._groups(wanted)
+        groups = groups_of(wanted, self._in_slots)
         tickets = [TaskTicket(loop, *first, members=rest) for first, rest, _ in groups]
         for ticket in tickets:
             self.put(ticket)
@@ -218,23 +196,8 @@ class RedisStore(Store):
         self, loop: asyncio.AbstractEventLoop, groups: list[Group], tickets: list[TaskTicket]
     ) -> list[Decision]:
         found = await self.hits(tickets)
-        self._refund(loop, _refunds(tickets, found))
-        return _in_order(groups, found)
-
-    def _groups(self, wanted: list[Wanted]) -> list[Group]:
-        """What can be decided as a whole: all of it, or in a cluster what shares a slot."""
-        by_slot: dict[int, list[tuple[int, Question]]] = {}
-        for at, (counters, key, cost) in enumerate(wanted):
-            assert isinstance(counters, RedisCounters)
-            question = Question(counters, check_key(key), HIT, check_cost(cost), size=0)
-            slot = key_slot(question.key) if self._settings.target.kind == "cluster" else 0
-            by_slot.setdefault(slot, []).append((at, question))
-        groups = []
-        for members in by_slot.values():
-            (_, first), *rest = members
-            told = (first.counters, first.name, HIT, first.cost)
-            groups.append((told, [question for _, question in rest], [at for at, _ in members]))
-        return groups
+        self._refund(loop, refunds(tickets, found))
+        return in_order(groups, found)
 
     # The connection ------------------------------------------------------------------
 
@@ -243,11 +206,11 @@ class RedisStore(Store):
 
         Raises `StoreUnavailable` with the reason if the server cannot be used.
         """
-        self._threads().connect(timeout)
+        self._engines.for_threads().connect(timeout)
 
     async def connect_async(self, timeout: float = 5.0) -> None:
         """Connect now, for the tasks of this event loop."""
-        await self._engine(asyncio.get_running_loop()).connect(timeout)
+        await self._engines.of(asyncio.get_running_loop()).connect(timeout)
 
     @property
     def state(self) -> str:
@@ -255,38 +218,23 @@ class RedisStore(Store):
 
         It is the circuit breaker's, the worst of all servers'.
         """
-        engines = [*self._engines.values(), *([self._turns.engine] if self._turns else [])]
-        states = {node.breaker.state for engine in engines if engine for node in engine.nodes}
-        return next((state for state in (OPEN, HALF_OPEN) if state in states), CLOSED)
+        return self._engines.state
 
     def subscribe(self, hook: Hook) -> None:
         """Have ``hook`` called with every event of this store: see `penstock.events`."""
         self._hooks.add(hook)
 
     def unsubscribe(self, hook: Hook) -> None:
+        """Have it called no more."""
         self._hooks.remove(hook)
 
     def close(self) -> None:
         """Close all connections, for good. Who is still waiting gets a degraded answer."""
-        self._closed = True
-        turns, self._turns = self._turns, None
-        if turns is not None:
-            turns.close()
-        for loop, engine in [*self._engines.items()]:
-            if loop.is_closed():
-                engine.hang_up()
-            else:
-                _call_in(loop, engine.close)
-        self._engines.clear()
-        self._last = (None, None)
+        self._engines.close()
 
     async def close_async(self) -> None:
         """Close the connections of this event loop; threads and other loops go on."""
-        engine = self._engines.pop(asyncio.get_running_loop(), None)
-        self._last = (None, None)
-        if engine is not None:
-            engine.close()
-        await asyncio.sleep(0)  # transports close in a call of their own
+        await self._engines.close_async()
 
     def __enter__(self) -> RedisStore:
         return self
@@ -314,42 +262,30 @@ class RedisStore(Store):
     def __repr__(self) -> str:
         return f"<RedisStore {self._name}>"
 
-    # Engines ---------------------------------------------------------------------------
+    # Other uses of the same server ----------------------------------------------------
 
-    def start_over(self) -> None:
-        """In a forked child: no connections, no thread."""
-        self._starting = threading.Lock()
-        self._turns = None
-        self._engines = weakref.WeakKeyDictionary()
-        self._last = (None, None)
+    def client(
+        self, *, timeout: Duration = "1s", connect_timeout: Duration | None = None
+    ) -> Client:
+        """A new redis-py client of the store's server, log-in, TLS and database.
 
-    def _threads(self) -> Turns:
-        turns = self._turns
-        if turns is None:
-            with self._starting:
-                self._check_open()
-                turns = self._turns
-                if turns is None:
-                    turns = self._turns = Turns(self._settings)
-                    # Not at exit: then no thread can be started, and none is left behind.
-                    weakref.finalize(self, turns.close, wait=False).atexit = False
-        return turns
+        It is the caller's to close, and tries nothing twice. An answer may take ``timeout``,
+        a connection ``connect_timeout``, which by default is the store's. In a cluster it
+        connects at once.
+        """
+        return make_client(self._settings.target, *self._patience(timeout, connect_timeout))
 
-    def _engine(self, loop: asyncio.AbstractEventLoop) -> Engine:
-        """The engine of the loop that is running."""
-        self._check_open()
-        engine = self._engines.get(loop)
-        if engine is None:
-            # Programs that call asyncio.run again and again leave one behind each time.
-            for other in [other for other in self._engines if other.is_closed()]:
-                self._engines.pop(other).hang_up()
-            engine = self._engines[loop] = Engine(self._settings, loop)
-        self._last = (loop, engine)
-        return engine
+    def client_async(
+        self, *, timeout: Duration = "1s", connect_timeout: Duration | None = None
+    ) -> AsyncClient:
+        """The same for coroutines: `client`, to be closed with ``await client.aclose()``."""
+        return make_async_client(self._settings.target, *self._patience(timeout, connect_timeout))
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreError(f"{self!r} was closed")
+    def _patience(self, timeout: Duration, connect: Duration | None) -> tuple[float, float]:
+        seconds = parse_duration(timeout, "timeout") / 1e9
+        if connect is None:
+            return seconds, self._settings.connect_timeout
+        return seconds, parse_duration(connect, "connect_timeout") / 1e9
 
 
 class _Teller:
@@ -364,73 +300,3 @@ class _Teller:
         elif isinstance(event, StoreUp):
             logger.warning("%s is asked again after %.3f s", event.store, event.seconds)
         self._hooks.emit(event)
-
-
-def _as_tag(tag: str | Tag | None) -> Tag | None:
-    if tag is None or callable(tag):
-        return tag
-    fixed = check_key(tag)
-    return lambda key: fixed
-
-
-def _refunds(tickets: Sequence[Ticket], found: Sequence[Any]) -> list[Refund]:
-    """What must be given back when some groups were decided and not all were allowed."""
-    taken = [_taken(ticket, answer) for ticket, answer in zip(tickets, found, strict=True)]
-    return [] if all(taken) else [refund for refunds in taken for refund in refunds]
-
-
-def _taken(ticket: Ticket, answer: Any) -> list[Refund]:
-    """Tickets that would give back what this one took; nothing if it took nothing."""
-    decisions = _decisions(answer)
-    if ticket.verb != HIT or not decisions or not all(decisions):
-        return []
-    return [
-        (question.counters, question.name, REFUND, question.cost, decision._mark)
-        for question, decision in zip(ticket.questions, decisions, strict=True)
-    ]
-
-
-def _decisions(answer: Any) -> list[Decision]:
-    """Of a group, or of a single one; none if it was not decided."""
-    if isinstance(answer, Decision):
-        return [answer]
-    return answer if isinstance(answer, list) else []
-
-
-def _in_order(groups: list[Group], found: Sequence[Any]) -> list[Decision]:
-    """The decisions of all groups, as they were asked for."""
-    placed = [
-        (at, decision)
-        for (_, _, places), answer in zip(groups, found, strict=True)
-        for at, decision in zip(places, _decisions(answer), strict=True)
-    ]
-    return [decision for _, decision in sorted(placed, key=lambda pair: pair[0])]
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    """Call it in that loop, now if it is this one's."""
-    try:
-        here = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        here = False
-    if here:
-        function()
-    else:
-        loop.call_soon_threadsafe(function)
-
-
-_stores: weakref.WeakSet[RedisStore] = weakref.WeakSet()
-_inherited: list[Any] = []
-
-
-def _after_fork() -> None:
-    """The parent's connections are the parent's.
-
-    They are kept as they are: closing them here would reach into its event loop's files.
-    """
-    for store in [*_stores]:
-        _inherited.append((store._turns, dict(store._engines), store._last))
-        store.start_over()
-
-
-os.register_at_fork(after_in_child=_after_fork)
