@@ -9,7 +9,10 @@ from pathlib import Path
 
 from penstock import _mode
 
-PEERS = ("limits", "throttled-py", "pyrate-limiter", "aiolimiter")
+PEERS = (
+    *("limits", "throttled-py", "pyrate-limiter", "aiolimiter"),
+    *("slowapi", "fastapi-limiter", "Flask-Limiter"),
+)
 
 
 def describe() -> dict[str, str]:

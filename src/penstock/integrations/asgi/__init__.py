@@ -1,5 +1,7 @@
 """Middleware for ASGI: Starlette, FastAPI, Litestar, Quart, or an application of your own."""
 
+from penstock.integrations.asgi.breaker import BreakerMiddleware
+from penstock.integrations.asgi.concurrency import ConcurrencyMiddleware
 from penstock.integrations.asgi.limit import PenstockMiddleware
 
-__all__ = ["PenstockMiddleware"]
+__all__ = ["BreakerMiddleware", "ConcurrencyMiddleware", "PenstockMiddleware"]

@@ -19,7 +19,7 @@ from penstock.integrations.asgi.request import (
     Send,
     encoded,
     send_answer,
-)  # fmt: skip
+)
 from penstock.integrations.checkpoint import Checkpoint
 from penstock.integrations.defer import Defer, Deferred, check_defer, place_of
 from penstock.integrations.outcome import Outcome

@@ -1,12 +1,13 @@
 """PenstockWSGI: rate limits for any WSGI application.
 
 Only ``start_response`` is wrapped. What the application returns is handed on as it is, so that
-the server still knows a file when it sees one, and closes what has to be closed.
+the server still knows a file when it sees one, and closes what has to be closed. But for one
+case: somebody has a ``count_when``, and the application will only begin when it is iterated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from inspect import isawaitable
 from typing import Any
 
@@ -15,6 +16,7 @@ from penstock.integrations.checkpoint import Checkpoint
 from penstock.integrations.defer import Defer, Deferred, check_defer, place_of
 from penstock.integrations.descriptors import no_waiting
 from penstock.integrations.outcome import Outcome
+from penstock.integrations.pending import PENDING, Pending, Settling, with_fields
 from penstock.integrations.request import Response
 from penstock.integrations.wsgi.request import (
     App,
@@ -22,8 +24,9 @@ from penstock.integrations.wsgi.request import (
     StartResponse,
     WsgiRequest,
     headers_of,
+    read_body,
     start_answer,
-)  # fmt: skip
+)
 
 
 class PenstockWSGI:
@@ -63,14 +66,14 @@ class PenstockWSGI:
         if outcome is None:
             return self._app(environ, start_response)
         environ["penstock"] = outcome
+        pending: Pending | None = environ.get(PENDING)
+        if pending is not None:  # another of us is further out, and tells
+            pending.append((self._checkpoint, outcome))
         if not outcome.allowed:
             return self._refuse(outcome, request, start_response)
-        tell = _Teller(self._checkpoint, outcome, start_response)
-        try:
-            return self._app(environ, tell)
-        except Exception as error:
-            tell.failed(error)
-            raise
+        if pending is not None:
+            return self._app(environ, start_response)
+        return _telling(self._app, environ, [(self._checkpoint, outcome)], start_response)
 
     def _refuse(
         self, outcome: Outcome, request: WsgiRequest, start_response: StartResponse
@@ -82,19 +85,17 @@ class PenstockWSGI:
                 answer = http.deferred(location, outcome.told, checkpoint.now(), checkpoint.fields)
                 return start_answer(answer, environ, start_response)
         if self._fallback is not None:
-            marks = [http.FALLBACK, *checkpoint.headers(outcome)]
-            return self._fallback(environ, _adding(marks, start_response))
+            start = _marking(http.FALLBACK, start_response)
+            if PENDING in environ:
+                return self._fallback(environ, start)
+            return _telling(self._fallback, environ, [(checkpoint, outcome)], start)
         return start_answer(checkpoint.answer(outcome, request), environ, start_response)
 
     def _put_off(self, defer: Defer, request: WsgiRequest) -> str | None:
         environ = request.environ
-        try:
-            length = int(environ.get("CONTENT_LENGTH") or 0)
-        except ValueError:
+        body = read_body(environ, self._defer_body)
+        if body is None:
             return None
-        if length > self._defer_body:
-            return None
-        body = environ["wsgi.input"].read(length) if length > 0 else b""
         query = environ.get("QUERY_STRING", "")
         kept = Deferred(
             request.method, request.path, query, headers_of(environ), body, request.client
@@ -105,38 +106,78 @@ class PenstockWSGI:
         return place_of(found)
 
 
+def _telling(
+    app: App, environ: Environ, pending: Pending, start_response: StartResponse
+) -> Iterable[bytes]:
+    """Run the application, add headers to the start of its response, and settle."""
+    environ[PENDING] = pending
+    tell = _Teller(pending, start_response)
+    try:
+        body = app(environ, tell)
+    except Exception as error:
+        tell.failed(error)
+        raise
+    return body if tell.done else _Watched(body, tell)
+
+
 class _Teller:
     """A ``start_response`` that adds the headers, and settles by the status."""
 
-    def __init__(
-        self, checkpoint: Checkpoint, outcome: Outcome, start_response: StartResponse
-    ) -> None:
-        self._checkpoint = checkpoint
-        self._outcome = outcome
+    def __init__(self, pending: Pending, start_response: StartResponse) -> None:
+        self._pending = pending
+        self._settling = Settling(pending)
         self._start_response = start_response
-        self._settled = checkpoint.count_when is None
+        self._started = False
 
     def __call__(
         self, status: str, headers: list[tuple[str, str]], *exc_info: Any
     ) -> Callable[[bytes], object]:
-        told = self._checkpoint.headers(self._outcome)
-        write = self._start_response(status, [*headers, *told], *exc_info)
-        if not self._settled:
+        self._started = True
+        told = with_fields(headers, self._pending)
+        write = self._start_response(status, told, *exc_info)
+        # With exc_info it is for the second time, and nothing was sent of the first.
+        if self._settling.wanted:
             found = {name.lower(): value for name, value in headers}
-            self._settle(Response(int(status[:3]), found))
+            self._settling.settle(Response(int(status[:3]), found, _error(status, *exc_info)))
         return write
 
     def failed(self, error: BaseException) -> None:
-        if not self._settled:
-            self._settle(Response(500, {}, error))
+        if not self._started:
+            self._settling.settle(Response(500, {}, error))
 
-    def _settle(self, response: Response) -> None:
-        self._settled = True
-        self._checkpoint.settle(self._outcome, response)
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be seen."""
+        return self._started or not self._settling.wanted
 
 
-def _adding(extra: list[http.Header], start_response: StartResponse) -> StartResponse:
+class _Watched:
+    """The body of an application that has not begun, and may yet fail."""
+
+    def __init__(self, body: Iterable[bytes], tell: _Teller) -> None:
+        self._body = body
+        self._tell = tell
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._body
+        except Exception as error:
+            self._tell.failed(error)
+            raise
+
+    def close(self) -> None:
+        close = getattr(self._body, "close", None)
+        if close is not None:
+            close()
+
+
+def _marking(mark: http.Header, start_response: StartResponse) -> StartResponse:
     def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
-        return start_response(status, [*headers, *extra], *exc_info)
+        return start_response(status, [*headers, mark], *exc_info)
 
     return start
+
+
+def _error(status: str, exc_info: Any = None) -> BaseException | None:
+    error: BaseException | None = exc_info[1] if exc_info else None
+    return error if status >= "500" else None

@@ -50,6 +50,23 @@ def start_answer(answer: Answer, environ: Environ, start_response: StartResponse
     return [b""] if environ.get("REQUEST_METHOD") == "HEAD" else [answer.body]
 
 
+def read_body(environ: Environ, most: int) -> bytes | None:
+    """The whole body; None if it is longer than that, or did not come as promised."""
+    stream = environ.get("wsgi.input")
+    text = environ.get("CONTENT_LENGTH") or ""
+    if not text:
+        if "HTTP_TRANSFER_ENCODING" not in environ:
+            return b""
+        if stream is None or not environ.get("wsgi.input_terminated"):
+            return None  # nobody says where it ends
+        whole: bytes = stream.read(most + 1)
+        return whole if len(whole) <= most else None
+    if not text.isdecimal() or int(text) > most:
+        return None
+    body: bytes = stream.read(int(text)) if stream is not None and int(text) else b""
+    return body if len(body) == int(text) else None
+
+
 def headers_of(environ: Environ) -> list[tuple[str, str]]:
     """The request's headers, by the names that can still be told."""
     found = []

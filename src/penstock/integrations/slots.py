@@ -1,0 +1,100 @@
+"""How many requests at once: what a middleware was told, made ready. Knows no framework."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable
+from inspect import isawaitable
+from typing import Any, NamedTuple
+
+from penstock.concurrency import NORMAL
+from penstock.errors import LineFull, NoSlot, WaitedTooLong
+from penstock.integrations import http
+from penstock.integrations.descriptors import no_waiting
+from penstock.integrations.exempt import Exempt, as_exempt
+from penstock.integrations.identity import X_FORWARDED_FOR, Trust
+from penstock.integrations.request import Request
+
+Of = Callable[[Request], Any]
+
+
+class Asked(NamedTuple):
+    """The slot that a request needs."""
+
+    key: str
+    priority: int
+    by: Hashable
+
+
+class Slots:
+    """Which slot a request needs, and what it is told if there is none.
+
+    - ``key``: a text, or a function of the request; each key has slots of its own
+    - ``priority``: a number, or a function of the request
+    - ``by``: a function of the request, for turns between those who wait
+    - ``timeout``: seconds to wait in the line; None for as long as it takes
+    - ``exempt``, ``trusted``, ``hops``, ``forwarded``: as in `Checkpoint`
+    """
+
+    def __init__(
+        self,
+        *,
+        key: str | Of = "requests",
+        priority: int | Of = NORMAL,
+        by: Of | None = None,
+        timeout: float | None = 30.0,
+        exempt: Iterable[str] | Callable[[Request], bool] = (),
+        trusted: Iterable[str] = (),
+        hops: int = 0,
+        forwarded: str = X_FORWARDED_FOR,
+    ) -> None:
+        if by is not None and not callable(by):
+            raise TypeError(f"by is a function of the request, such as by_user, not {by!r:.100}")
+        self._key = key
+        self._priority = priority
+        self._by = by
+        self.timeout = timeout
+        self._exempt: Exempt = as_exempt(exempt)
+        self._trust = Trust(trusted, hops, forwarded)
+
+    def asked(self, request: Request) -> Asked | None:
+        """For threads. None: it needs no slot."""
+        flow = self._flow(request)
+        try:
+            waiting = next(flow)
+        except StopIteration as end:
+            found: Asked | None = end.value
+            return found
+        raise no_waiting(waiting)
+
+    async def asked_async(self, request: Request) -> Asked | None:
+        """For coroutines. None: it needs no slot."""
+        flow = self._flow(request)
+        try:
+            waiting = next(flow)
+            while True:
+                waiting = flow.send(await waiting)
+        except StopIteration as end:
+            found: Asked | None = end.value
+            return found
+
+    def _flow(self, request: Request) -> Generator[Awaitable[Any], Any, Asked | None]:
+        request.trust = self._trust
+        if self._exempt is not None and self._exempt(request):
+            return None
+        values: list[Any] = []
+        for value in (self._key, self._priority, self._by):
+            if callable(value):
+                value = value(request)
+                if isawaitable(value):
+                    value = yield value
+            values.append(value)
+        return Asked(*values)
+
+    def refusal(self, error: NoSlot, request: Request) -> http.Answer:
+        """429 if the line is full, 504 if the wait was too long, 503 if nobody can tell."""
+        accept = request.header("accept") or ""
+        if isinstance(error, LineFull):
+            return http.unavailable(429, "Too many requests at once", 1, accept)
+        if isinstance(error, WaitedTooLong):
+            return http.unavailable(504, "Waited too long for a slot", 1, accept)
+        return http.unavailable(503, "Slots cannot be counted", 1, accept)
