@@ -1,0 +1,27 @@
+"""A limit that finds its way: a service loses half of its servers and gets them back.
+
+In virtual time, so that a minute and a half takes a moment. Requests come at 1.5 times
+what the service can do; AIMD keeps 99 % of those that are let in near 200 ms.
+
+Run it: python examples/adaptive.py
+"""
+
+from penstock.adaptive import AIMD
+from penstock.adaptive.simulation import OpenDoor, Service, simulate
+
+SERVERS = [(0, 20), (30, 10), (60, 20)]  # from which second, how many
+
+
+def main() -> None:
+    limited = simulate(AIMD(target="200ms"), Service(servers=SERVERS), [(0, 600)], 90)
+    without = simulate(OpenDoor(), Service(servers=SERVERS), [(0, 600)], 90)
+    print("second  limit  can do  finished  p99        p99 without a limit")
+    for row, other in list(zip(limited, without, strict=True))[4::5]:
+        print(
+            f"{row.at:>6}  {row.limit:>5}  {row.capacity:>4.0f}/s  {row.finished:>6}/s"
+            f"  {row.p99 * 1000:>4.0f} ms    {other.p99:>5.1f} s  {'#' * round(row.limit / 2)}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""A service in virtual time, to try a strategy on before real users do.
+
+The service has some servers and one queue. A run waits for a server, then takes a time by
+chance (lognormal: never negative, with a tail). How many servers there are may change with
+time, and so may how long a run takes. Requests arrive by chance at a given mean rate,
+whatever becomes of them, as they do on the internet; a `Door` lets them in or sheds them.
+
+::
+
+    true capacity  = servers / mean time of a run            runs a second
+    response time  = waiting for a server + the run itself
+
+Everything is worked out event by event and depends only on the arguments and the seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from penstock.adaptive.base import AdaptiveLimit
+from penstock.clock import SECOND
+
+# What a quantity is from when on: [(0, 20), (30, 10)] is 20, and 10 after thirty seconds.
+Course = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One arrival. ``number`` counts them; ``begun_ns`` is when it was let in."""
+
+    number: int
+    begun_ns: int
+
+
+class Door(Protocol):
+    """Who may come in; told of everyone who leaves."""
+
+    @property
+    def limit(self) -> float:
+        """For the record: how many may be inside."""
+
+    def enter(self, number: int, now: int) -> bool:
+        """Whether the request of this number may run."""
+
+    def leave(self, number: int, duration_ns: int, now: int) -> None:
+        """It has run."""
+
+
+class LimitDoor:
+    """As many at once as the strategy says; the others are shed."""
+
+    def __init__(self, strategy: AdaptiveLimit) -> None:
+        self._strategy = strategy
+        self._running = 0
+        self._beside: dict[int, int] = {}
+
+    @property
+    def limit(self) -> float:
+        return self._strategy.limit
+
+    def enter(self, number: int, now: int) -> bool:
+        if self._running >= self._strategy.limit:
+            return False
+        self._running += 1
+        self._beside[number] = self._running
+        return True
+
+    def leave(self, number: int, duration_ns: int, now: int) -> None:
+        self._running -= 1
+        self._strategy.record(duration_ns, self._beside.pop(number), False, now)
+
+
+class OpenDoor:
+    """Everybody comes in: what happens without a limit."""
+
+    limit = math.inf
+
+    def enter(self, number: int, now: int) -> bool:
+        return True
+
+    def leave(self, number: int, duration_ns: int, now: int) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """What happened in one second of virtual time, which began at ``at``."""
+
+    at: int
+    capacity: float
+    limit: float
+    offered: int
+    shed: int
+    finished: int
+    p50: float
+    p99: float
+
+
+@dataclass(slots=True)
+class Service:
+    """``servers`` and ``run_time`` (the mean, in seconds) may change with time."""
+
+    servers: Course = ((0, 20),)
+    run_time: Course = ((0, 0.05),)
+    spread: float = 0.35
+    now: int = 0
+    busy: int = 0
+    queue: deque[Request] = field(default_factory=deque)
+    _busy_ns: float = 0.0
+    _asked_at: int = 0
+    _at: int = 0
+
+    def capacity(self, now: int) -> float:
+        """Runs a second, if it is kept busy."""
+        return value_at(self.servers, now) / value_at(self.run_time, now)
+
+    def cpu(self) -> float:
+        """How busy its servers were since this was last asked: a reader for `CPUTarget`."""
+        self.pass_time(self.now)
+        passed = self.now - self._asked_at
+        part = self._busy_ns / passed if passed else 0.0
+        self._busy_ns, self._asked_at = 0.0, self.now
+        return min(1.0, part)
+
+    def pass_time(self, now: int) -> None:
+        self._busy_ns += (now - self._at) * self.busy / value_at(self.servers, self._at)
+        self.now = self._at = now
+
+    def draw(self, chance: random.Random) -> int:
+        """How long the next run takes, in nanoseconds."""
+        mean = value_at(self.run_time, self.now)
+        seconds = chance.lognormvariate(math.log(mean) - self.spread**2 / 2, self.spread)
+        return max(1, round(seconds * SECOND))
+
+
+def value_at(course: Course, now: int) -> float:
+    found = course[0][1]
+    for start, value in course:
+        if start * SECOND <= now:
+            found = value
+    return found
+
+
+def simulate(
+    door: AdaptiveLimit | Door,
+    service: Service,
+    arrivals: Course,
+    seconds: int,
+    seed: int = 1,
+    seen: Callable[[int, bool], None] | None = None,
+) -> list[Second]:
+    """Run ``arrivals`` (a second) into ``service``; one row for each second.
+
+    ``seen`` is told of each arrival: its number, and whether it was let in.
+    """
+    if isinstance(door, AdaptiveLimit):
+        door = LimitDoor(door)
+    return _Run(door, service, arrivals, seconds, random.Random(seed), seen).rows()
+
+
+class _Run:
+    def __init__(
+        self,
+        door: Door,
+        service: Service,
+        arrivals: Course,
+        seconds: int,
+        chance: random.Random,
+        seen: Callable[[int, bool], None] | None,
+    ) -> None:
+        self._door, self._service, self._arrivals = door, service, arrivals
+        self._seconds, self._chance, self._seen = seconds, chance, seen
+        self._count = 0
+        # When, the number of the request that ends then, and since when it was in.
+        self._ends: list[tuple[int, int, int]] = []
+        self._changes = sorted({round(start * SECOND) for start, _ in service.servers})
+
+    def rows(self) -> list[Second]:
+        rows = []
+        arrival = self._next_arrival(0)
+        for at in range(self._seconds):
+            until = (at + 1) * SECOND
+            before, shed, durations = self._count, 0, list[int]()
+            limits = self._door.limit
+            while True:
+                change = self._changes[0] if self._changes else until
+                end = self._ends[0][0] if self._ends else until
+                now = min(change, end, arrival)
+                if now >= until:
+                    break
+                self._service.pass_time(now)
+                if now == end:
+                    durations.append(self._leave())
+                elif now == arrival:
+                    shed += not self._arrive(now)
+                    arrival = self._next_arrival(now)
+                else:
+                    self._changes.pop(0)
+                self._start(now)
+            rows.append(self._row(at, limits, before, shed, durations))
+        return rows
+
+    def _row(self, at: int, limit: float, before: int, shed: int, durations: list[int]) -> Second:
+        durations.sort()
+        return Second(
+            at=at,
+            capacity=self._service.capacity(at * SECOND),
+            limit=limit,
+            offered=self._count - before,
+            shed=shed,
+            finished=len(durations),
+            p50=_part(durations, 0.5),
+            p99=_part(durations, 0.99),
+        )
+
+    def _next_arrival(self, now: int) -> int:
+        return now + max(1, round(self._chance.expovariate(value_at(self._arrivals, now)) * SECOND))
+
+    def _arrive(self, now: int) -> bool:
+        self._count += 1
+        entered = self._door.enter(self._count, now)
+        if self._seen is not None:
+            self._seen(self._count, entered)
+        if entered:
+            self._service.queue.append(Request(self._count, now))
+        return entered
+
+    def _start(self, now: int) -> None:
+        """Free servers take from the queue; servers that are gone finish what they had."""
+        service = self._service
+        servers = value_at(service.servers, now)
+        while service.queue and service.busy < servers:
+            request = service.queue.popleft()
+            service.busy += 1
+            end = now + service.draw(self._chance)
+            heapq.heappush(self._ends, (end, request.number, request.begun_ns))
+
+    def _leave(self) -> int:
+        now, number, begun = heapq.heappop(self._ends)
+        self._service.busy -= 1
+        self._door.leave(number, now - begun, now)
+        return now - begun
+
+
+def _part(ordered: list[int], part: float) -> float:
+    """A quantile in seconds; 0 of nothing."""
+    if not ordered:
+        return 0.0
+    return ordered[max(1, math.ceil(part * len(ordered))) - 1] / SECOND

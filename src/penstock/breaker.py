@@ -1,0 +1,294 @@
+"""CircuitBreaker: stop asking what keeps failing, and ask again carefully.
+
+::
+
+    closed ── of the calls that ended in the last `window`, at least `failures` failed,
+              and they were at least `ratio` of them ──> open
+    open ── calls raise `CircuitOpen`, until a pause has passed ──> half-open
+    half-open ── `probes` calls may pass; all of them worked ──> closed
+    half-open ── one failed, or is missing `longest_pause` after the last was let through ──> open
+
+Both halves of the first rule are needed: a count alone opens a busy circuit for a few
+errors in a million, and a ratio alone opens an idle one for the first error of the day.
+The window is counted in tenths, so it needs the same little memory at any traffic.
+
+A call whose block raised one of `counts` failed; one that raised another `Exception` was
+answered, and that is a success. What ends a call without saying anything about the other
+side is neither and gives a probe back: a cancelled task, an interrupted program, and a
+`CircuitOpen` from within.
+
+What a call says is believed only while the state in which it began still lasts: a request
+that was sent before the circuit opened neither closes it nor opens it again later.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from penstock.circuit import CLOSED, HALF_OPEN, OPEN, CallCircuit, Permit
+from penstock.clock import MONOTONIC, SECOND, Clock
+from penstock.durations import Duration, parse_duration
+from penstock.errors import CircuitOpen
+from penstock.events import Event, Hook, Hooks
+
+__all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "CircuitChanged", "Permit"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+Counts = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
+
+LONGEST_REASON = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitChanged(Event):
+    """A circuit breaker, whose name is ``store``, went from ``before`` to ``state``.
+
+    ``reason`` is why it opened last.
+    """
+
+    before: str
+    state: str
+    reason: str
+
+
+class CircuitBreaker:
+    """``with breaker:`` runs the block, or raises `CircuitOpen` at once while it is open.
+
+    Also ``async with breaker:``, and ``@breaker`` above a function of either kind. One
+    breaker stands for one other side and is shared by all who call it, over threads and
+    event loops.
+
+    - ``failures``, ``ratio``, ``window``: it opens when, of the calls that ended in the
+      last ``window``, at least ``failures`` failed and they were at least ``ratio`` of them
+    - ``pause``, ``longest_pause``: how long it stays open the first time, and at most; it
+      doubles each time, and each pause is shortened by chance by up to a half
+    - ``probes``: how many calls may pass then, and must work before it closes
+    - ``counts``: what a failure is: a type of exception, several, or a function of one
+    - ``name``: what errors and events call it
+    """
+
+    def __init__(
+        self,
+        failures: int = 5,
+        *,
+        ratio: float = 0.5,
+        window: Duration = 10.0,
+        pause: Duration = 1.0,
+        longest_pause: Duration = 30.0,
+        probes: int = 1,
+        counts: Counts = Exception,
+        name: str = "circuit",
+        clock: Clock | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
+            raise ValueError(f"ratio is a number from 0 to 1, such as 0.5, not {ratio!r}")
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"name is a non-empty str, such as 'payments', not {name!r}")
+        first, longest = (
+            parse_duration(pause, "pause"),
+            parse_duration(longest_pause, "longest_pause"),
+        )
+        if longest < first:
+            raise ValueError(f"longest_pause {longest_pause!r} is below pause {pause!r}")
+        if clock is not None and not isinstance(clock, Clock):
+            raise TypeError(f"a clock has now(), sleep() and sleep_async(); {clock!r} does not")
+        self.name = name
+        self._is_failure = _checked(counts)
+        self._clock = MONOTONIC if clock is None else clock
+        self._circuit = CallCircuit(
+            _whole(failures, "failures"), ratio, parse_duration(window, "window"),
+            first, longest, _whole(probes, "probes"), chance,
+        )  # fmt: skip
+        self._hooks = Hooks()
+        self._lock = threading.Lock()
+
+    @property
+    def state(self) -> str:
+        """``"closed"``, ``"open"`` or ``"half-open"``, which the first probe makes of it."""
+        return self._circuit.state
+
+    @property
+    def reason(self) -> str:
+        """Why it opened last; empty if it never did."""
+        return self._circuit.reason
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds until a call may pass; while probes are under way, ``pause`` as a guess."""
+        with self._lock:
+            return self._circuit.retry_after(self._clock.now()) / SECOND
+
+    def trip(self, reason: str) -> None:
+        """Open it by hand, whatever was counted. It probes after its pause, as always."""
+        with self._lock:
+            self._circuit.open(self._clock.now(), reason)
+        self._tell()
+
+    def close(self) -> None:
+        """Close it by hand, and forget what was counted."""
+        with self._lock:
+            self._circuit.close()
+        self._tell()
+
+    def subscribe(self, hook: Hook) -> None:
+        """Call ``hook`` with a `CircuitChanged` whenever the state changes."""
+        self._hooks.add(hook)
+
+    def unsubscribe(self, hook: Hook) -> None:
+        """No longer."""
+        self._hooks.remove(hook)
+
+    # The three ways to use it -----------------------------------------------------------
+
+    def __enter__(self) -> CircuitBreaker:
+        permit = self.allows()
+        if permit is None:
+            raise self.refusal()
+        _entered.set((*_entered.get(), (self, permit)))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended(_left(self), error)
+
+    async def __aenter__(self) -> CircuitBreaker:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def __call__(self, function: F) -> F:
+        """Put a function behind the breaker, sync or async as it is itself."""
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(
+                f"{function!r} is a generator, which runs after it was called: write"
+                " 'with breaker:' inside it"
+            )
+        if not callable(function):
+            raise TypeError(f"a breaker decorates a function, not {function!r}")
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def guarded_async(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return await function(*args, **kwargs)
+
+            return cast(F, guarded_async)
+
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return cast(F, guarded)
+
+    # The verbs that they are made of ----------------------------------------------------
+
+    def allows(self) -> Permit | None:
+        """May a call go ahead? ``None`` if not.
+
+        After a yes, say exactly once how it ended, with the permit: `succeeded`, `failed`
+        or `gave_up`. Most callers should use ``with breaker:``, which does.
+        """
+        with self._lock:
+            permit = self._circuit.allows(self._clock.now())
+        self._tell()
+        return permit
+
+    def succeeded(self, permit: Permit | None = None) -> None:
+        """A call was answered. Without its permit it counts as if it had begun just now."""
+        with self._lock:
+            self._circuit.succeeded(permit, self._clock.now())
+        self._tell()
+
+    def failed(self, permit: Permit | None = None, reason: str = "a call failed") -> None:
+        """A call failed; ``reason`` is what `CircuitOpen` will say if this opens it."""
+        with self._lock:
+            self._circuit.failed(permit, self._clock.now(), reason)
+        self._tell()
+
+    def gave_up(self, permit: Permit | None = None) -> None:
+        """A call ended and said nothing about the other side; its probe is free again."""
+        with self._lock:
+            self._circuit.gave_up(permit)
+
+    def refusal(self) -> CircuitOpen:
+        """The error that says why a call may not go ahead, and for how long."""
+        return CircuitOpen(self.name, self.retry_after, self.reason)
+
+    def _ended(self, permit: Permit | None, error: BaseException | None) -> None:
+        if error is None:
+            self.succeeded(permit)
+        elif not isinstance(error, Exception) or isinstance(error, CircuitOpen):
+            self.gave_up(permit)
+        elif self._is_failure(error):
+            self.failed(permit, f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+        else:
+            self.succeeded(permit)
+
+    def _tell(self) -> None:
+        """Without the lock: a hook may ask the breaker about itself."""
+        changes = self._circuit.changes
+        while changes:
+            try:
+                before, after, reason = changes.popleft()
+            except IndexError:  # another thread has told it
+                return
+            self._hooks.emit(CircuitChanged(self.name, before, after, reason))
+
+    def __repr__(self) -> str:
+        return f"<CircuitBreaker {self.name!r}: {self.state}>"
+
+
+# Breakers that this task or thread is inside of. `with breaker:` has no object of its own
+# to remember its permit in, and many may be inside of one breaker.
+_entered: ContextVar[tuple[tuple[CircuitBreaker, Permit], ...]] = ContextVar("entered", default=())
+
+
+def _left(breaker: CircuitBreaker) -> Permit | None:
+    """The permit of the innermost block; none where a block ends in another context."""
+    inside = _entered.get()
+    for at in reversed(range(len(inside))):
+        if inside[at][0] is breaker:
+            _entered.set(inside[:at] + inside[at + 1 :])
+            return inside[at][1]
+    return None
+
+
+def _whole(value: object, what: str) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{what} is a whole number of at least 1, not {value!r}")
+    return value
+
+
+def _checked(counts: Counts) -> Callable[[Exception], bool]:
+    kinds = (counts,) if isinstance(counts, type) else counts
+    if not isinstance(kinds, tuple):
+        if not callable(kinds):
+            raise TypeError(f"counts is types of exceptions or a function of one, not {counts!r}")
+        return kinds
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise TypeError(
+                f"counts has {kind!r}, which is no kind of Exception: a cancelled or"
+                " interrupted call is never a failure"
+            )
+    return lambda error: isinstance(error, kinds)

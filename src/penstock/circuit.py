@@ -1,0 +1,212 @@
+"""Circuit: the state machine of a circuit breaker, without a lock, a clock or a wait.
+
+::
+
+    closed ── too much went wrong (whoever holds it says when) ──> open
+    open ── after a pause: an attempt ──> half-open
+    half-open ── it worked ──> closed
+    half-open ── it did not ──> open, with a pause twice as long, up to the longest
+
+Each pause is shortened by chance, by up to a half, so that a fleet does not come back in
+one wave. The Redis store and `penstock.CircuitBreaker` are built on it; they differ in what
+they count as too much, and in who makes the attempt: the store does so itself, while a
+`CallCircuit` lets some of its callers through.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import NewType
+
+from penstock.clock import SECOND
+
+CLOSED = "closed"
+OPEN = "open"
+HALF_OPEN = "half-open"
+
+# In which stretch of one state a call began; whoever reports on the call hands it back.
+Permit = NewType("Permit", int)
+
+CELLS = 10
+
+
+class Circuit:
+    """The state, since when, and why. Pauses are seconds; times are of any one clock."""
+
+    def __init__(
+        self,
+        first_pause: float,
+        longest_pause: float,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.state = CLOSED
+        self.opened_at = 0.0
+        self.reason = ""
+        self._first = first_pause
+        self._longest = longest_pause
+        self._chance = chance
+        self._pause = first_pause
+
+    def trip(self, now: float, reason: str) -> bool:
+        """Open it; whether it was closed until now."""
+        was_closed = self.state == CLOSED
+        if was_closed:
+            self.opened_at = now
+        self.state = OPEN
+        self.reason = reason
+        return was_closed
+
+    def probe(self) -> None:
+        self.state = HALF_OPEN
+
+    def close(self) -> None:
+        self.state = CLOSED
+        self._pause = self._first
+
+    def pause(self) -> float:
+        """How long to wait before the next attempt."""
+        pause = self._pause * (0.5 + self._chance() / 2)
+        self._pause = min(2 * self._pause, self._longest)
+        return pause
+
+
+class CallCircuit:
+    """A circuit that counts how calls end, and probes by letting some through.
+
+    Times are nanoseconds. A permit is the number of the stretch of one state in which a
+    call began; a report with the number of a stretch that is over is not believed.
+    ``changes`` lists what has not been told to anyone yet: state before, after, and why.
+    """
+
+    def __init__(
+        self,
+        failures: int,
+        ratio: float,
+        window: int,
+        pause: int,
+        longest_pause: int,
+        probes: int,
+        chance: Callable[[], float],
+    ) -> None:
+        self._failures = failures
+        self._ratio = ratio
+        self._probes = probes
+        self._first, self._longest = pause, longest_pause
+        self._circuit = Circuit(pause / SECOND, longest_pause / SECOND, chance)
+        self._recent = Recent(window)
+        self.changes: deque[tuple[str, str, str]] = deque()
+        self._stretch = 1
+        # Not before this time: open, the next probe; half-open, giving probes up for lost.
+        self._until = 0
+        self._wait = 0
+        self._taken = 0
+        self._worked = 0
+
+    @property
+    def state(self) -> str:
+        return self._circuit.state
+
+    @property
+    def reason(self) -> str:
+        return self._circuit.reason
+
+    def allows(self, now: int) -> Permit | None:
+        if self.state != CLOSED:
+            self._until = min(self._until, now + self._wait)  # the clock may have stepped back
+            if self.state == OPEN and now >= self._until:
+                self._circuit.probe()
+                self._changed(OPEN)
+                self._taken = self._worked = 0
+            elif self.state == HALF_OPEN and self._taken > self._worked and now >= self._until:
+                self.open(now, "a probe did not come back")
+            if self.state == OPEN or self._taken >= self._probes:
+                return None
+            self._taken += 1
+            self._hold(now, self._longest)
+        return Permit(self._stretch)
+
+    def succeeded(self, permit: Permit | None, now: int) -> None:
+        if not self._believes(permit):
+            return
+        if self.state == CLOSED:
+            self._recent.add(now, failed=False)
+        elif self.state == HALF_OPEN:
+            self._worked += 1
+            if self._worked >= self._probes:
+                self.close()
+
+    def failed(self, permit: Permit | None, now: int, reason: str) -> None:
+        if not self._believes(permit):
+            return
+        if self.state == HALF_OPEN:
+            self.open(now, reason)
+        elif self.state == CLOSED:
+            self._recent.add(now, failed=True)
+            calls, failures = self._recent.totals(now)
+            if failures >= self._failures and failures >= self._ratio * calls:
+                self.open(now, reason)
+
+    def gave_up(self, permit: Permit | None) -> None:
+        if self._believes(permit) and self.state == HALF_OPEN:
+            self._taken = max(self._worked, self._taken - 1)
+
+    def open(self, now: int, reason: str) -> None:
+        if self.state != OPEN:
+            before = self.state
+            self._circuit.trip(now, reason)
+            self._changed(before)
+            self._hold(now, round(self._circuit.pause() * SECOND))
+
+    def close(self) -> None:
+        if self.state != CLOSED:
+            before = self.state
+            self._circuit.close()
+            self._changed(before)
+        self._recent.clear()
+
+    def retry_after(self, now: int) -> int:
+        """Until a call may pass; while probes are under way, a guess."""
+        if self.state == CLOSED or (self.state == HALF_OPEN and self._taken < self._probes):
+            return 0
+        left = min(max(0, self._until - now), self._wait)
+        return left if self.state == OPEN else min(left, self._first)
+
+    def _changed(self, before: str) -> None:
+        self._stretch += 1
+        self.changes.append((before, self.state, self.reason))
+
+    def _believes(self, permit: Permit | None) -> bool:
+        return permit is None or permit == self._stretch
+
+    def _hold(self, now: int, wait: int) -> None:
+        self._wait = wait
+        self._until = now + wait
+
+
+class Recent:
+    """Calls that ended in the last window, and how many of them failed, in tenths of it."""
+
+    def __init__(self, window: int) -> None:
+        self._tenth = max(1, window // CELLS)
+        self._cells: deque[list[int]] = deque()
+
+    def add(self, now: int, failed: bool) -> None:
+        number = now // self._tenth
+        if self._cells and number < self._cells[-1][0]:
+            self._cells.clear()  # the clock stepped back
+        if not self._cells or self._cells[-1][0] != number:
+            self._cells.append([number, 0, 0])
+            while self._cells[0][0] <= number - CELLS:
+                self._cells.popleft()
+        self._cells[-1][1] += 1
+        self._cells[-1][2] += failed
+
+    def totals(self, now: int) -> tuple[int, int]:
+        number = now // self._tenth
+        live = [cell for cell in self._cells if cell[0] > number - CELLS]
+        return sum(cell[1] for cell in live), sum(cell[2] for cell in live)
+
+    def clear(self) -> None:
+        self._cells.clear()
