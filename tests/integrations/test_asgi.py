@@ -330,9 +330,35 @@ class Broken(Store):
         return self.Counters(limit, None)
 
 
+class Later(Broken):
+    """The same, for coroutines."""
+
+    waits = True
+
+    class Counters(Counters):
+        def submit(self, verb: str, *args: Any) -> Any:
+            async def fail() -> None:
+                raise StoreError("as asked")
+
+            return fail()
+
+
+async def test_a_gate_in_shadow_gives_nothing_back_that_it_did_not_take() -> None:
+    rules = {"domain": "d", "descriptors": [{"key": "remote_address", "limits": "2/hour"}]}
+    gate = AsyncGate.from_rules(rules)
+    app = PenstockMiddleware(hello, gate=gate, count_when=lambda response: False)
+    counting = PenstockMiddleware(hello, gate=gate)
+    assert await statuses(counting, *[scope()] * 3) == [200, 200, 429]
+    gate.switches.mode("shadow")
+    assert await statuses(app, *[scope()] * 3) == [200] * 3
+    gate.switches.mode("enforce")
+    assert await statuses(counting, scope()) == [429]
+
+
+@pytest.mark.parametrize("store", [Broken, Later])
 @pytest.mark.parametrize(("policy", "status"), [(None, 200), ("open", 200), ("closed", 503)])
-async def test_a_store_that_fails(policy: str | None, status: int) -> None:
-    app = PenstockMiddleware(hello, limit="1/hour", store=Broken(), on_failure=policy)
+async def test_a_store_that_fails(store: Any, policy: str | None, status: int) -> None:
+    app = PenstockMiddleware(hello, limit="1/hour", store=store(), on_failure=policy)
     assert await statuses(app, *[scope()] * 3) == [status] * 3
 
 

@@ -198,7 +198,12 @@ class Checkpoint:
         try:
             waiting = next(flow)
             while True:
-                waiting = flow.send(await waiting)
+                try:
+                    answer = await waiting
+                except Exception as error:
+                    waiting = flow.throw(error)  # it may know what to do about it
+                else:
+                    waiting = flow.send(answer)
         except StopIteration as end:
             outcome: Outcome | None = end.value
             return outcome

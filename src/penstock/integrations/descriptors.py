@@ -43,7 +43,8 @@ class Descriptors(Generic[R]):
     """Makes the descriptors of a request, for the rules that are in force.
 
     A key without a dimension is an error now; after a reload it is a line in the log, and
-    the rules that want it do not apply.
+    the rules that want it do not apply. So it is from the start if it is not ``strict``, and
+    then without a word: rules may be for others, too.
     """
 
     def __init__(
@@ -52,15 +53,17 @@ class Descriptors(Generic[R]):
         dimensions: Mapping[str, Dimension[R] | str],
         family: Family[R] | None = None,
         domain: str | None = None,
+        strict: bool = True,
     ) -> None:
         self._gate = gate
         self._dimensions = {name: as_dimension(name, how) for name, how in dimensions.items()}
         self._family = family
         self._domain = domain
+        self._strict = strict
         # The rules that were looked at, their shapes, and the dimensions that these need.
         self._ready: tuple[Compiled, list[tuple[str, ...]], dict[str, Dimension[R]]]
         problems = self._prepare(gate.compiled)
-        if problems:
+        if problems and strict:
             raise RulesError(problems)
 
     def of(self, request: R) -> list[Descriptor]:
@@ -89,7 +92,8 @@ class Descriptors(Generic[R]):
         compiled = self._gate.compiled
         if compiled is not self._ready[0]:
             for problem in self._prepare(compiled):
-                logger.warning("%s", problem)
+                if self._strict:
+                    logger.warning("%s", problem)
         _, shapes, wanted = self._ready
         values: dict[str, str] = {}
         for name, dimension in wanted.items():

@@ -129,7 +129,23 @@ class FromGate(Outcome):
         return any(s.reason == DENIED and not s.allowed for s in self.verdict.statuses)
 
     def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
-        if not self.verdict.allowed:
+        taken = self._taken()
+        if not taken:
             return None
-        back: Any = self._gate.check(*self._descriptors, domain=self._domain, hits=-self._cost)
+        back: Any = self._gate.check(*taken, domain=self._domain, hits=-self._cost)
         return back if asynchronous else None
+
+    def _taken(self) -> list[Descriptor]:
+        """The descriptors for which something was taken: a gate in shadow allows, and takes not."""
+        pairs = list(zip(self._descriptors, self.verdict.statuses, strict=True))
+        refused = any(
+            not status.allowed and (status.rule is None or not status.rule.quota)
+            for _, status in pairs
+        )
+        return [
+            descriptor
+            for descriptor, status in pairs
+            if status.decision is not None
+            and status.decision.allowed
+            and (status.shadow or not refused)
+        ]

@@ -1,0 +1,96 @@
+"""From an outcome to status, message and trailing metadata. Pure.
+
+On every call that was counted, as in the HTTP fields of the IETF draft::
+
+    ratelimit-policy: "default";q=100;w=60      100 in 60 seconds
+    ratelimit: "default";r=42;t=35              42 are left; more in 35 seconds
+
+On a refusal also ``retry-after``, in whole seconds, rounded up; a `google.rpc.Status` that
+holds the exact delay and the limits that refused; and ``grpc-retry-pushback-ms``, by which
+clients with a retry policy wait that long instead of guessing, or do not try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import grpc
+from google.protobuf.any_pb2 import Any as Packed
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import QuotaFailure, RetryInfo  # type: ignore[import-untyped]  # it has types, but does not say so
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # as above
+
+from penstock.decision import Decision
+from penstock.durations import MILLISECOND, SECOND
+from penstock.integrations import http
+from penstock.integrations.http import Told
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+PUSHBACK = "grpc-retry-pushback-ms"
+# A longer wait is the caller's to decide on: its call would hang that long within gRPC.
+LONGEST_PUSHBACK = 60 * SECOND
+DETAILS = "grpc-status-details-bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How a call ends that is not let in."""
+
+    code: grpc.StatusCode
+    message: str
+    metadata: Metadata = ()
+
+
+UNAVAILABLE = Refusal(grpc.StatusCode.UNAVAILABLE, "Rate limits cannot be checked at the moment")
+DENIED = Refusal(grpc.StatusCode.PERMISSION_DENIED, "Denied")
+
+
+def fields(told: Sequence[Told]) -> Metadata:
+    """What every answer tells of these limits."""
+    return tuple([(name.lower(), value) for name, value in http.fields(told, 0, http.IETF)])
+
+
+def refusal(told: Sequence[Told]) -> Refusal:
+    """To a call that one of these limits refused, or could not be asked about."""
+    after = http.retry_after(told)
+    refused = http.strictest_first([each for each in told if not each[1].allowed])
+    if refused and all(is_shut(decision) for _, decision in refused):
+        code, message = UNAVAILABLE.code, UNAVAILABLE.message
+    else:
+        code, message = grpc.StatusCode.RESOURCE_EXHAUSTED, "Rate limit exceeded"
+    details: list[Message] = []
+    metadata: Metadata
+    if after is None:
+        message += "; no waiting helps"
+        metadata = ((PUSHBACK, "-1"),)
+    else:
+        message += f"; retry after {after} s"
+        delay = max(decision._retry for _, decision in refused)
+        wait = -(-delay // MILLISECOND) if delay <= LONGEST_PUSHBACK else -1
+        metadata = (("retry-after", str(after)), (PUSHBACK, str(wait)))
+        exactly = Duration()
+        exactly.FromNanoseconds(delay)
+        details.append(RetryInfo(retry_delay=exactly))
+    if refused:
+        details.append(QuotaFailure(violations=[_violation(*each) for each in refused]))
+    status = Status(code=code.value[0], message=message, details=[_pack(d) for d in details])
+    packed = ((DETAILS, status.SerializeToString()),)
+    return Refusal(code, message, (*metadata, *fields(told), *packed))
+
+
+def is_shut(decision: Decision) -> bool:
+    """Refused only because the store cannot be asked, and then nobody passes."""
+    return decision.degraded and decision.limit.on_failure == "closed"
+
+
+def _violation(name: str, decision: Decision) -> QuotaFailure.Violation:
+    return QuotaFailure.Violation(subject=name, description=f"limit of {decision.limit.counted_as}")
+
+
+def _pack(message: Message) -> Packed:
+    packed = Packed()
+    packed.Pack(message)
+    return packed

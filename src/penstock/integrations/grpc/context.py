@@ -1,0 +1,87 @@
+"""A servicer context that keeps what an interceptor added and notes how the call ends.
+
+In both of gRPC's stacks, `set_trailing_metadata` replaces what was there, and `abort` of
+the asynchronous one does so, too, and sends it off at once. So the handler is given this
+context, which adds ours to whatever it sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+
+from penstock.integrations.grpc.answer import Metadata
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class Watched:
+    """The context of one call, as its handler sees it. Fits all of gRPC's contexts."""
+
+    __slots__ = ("_aborted", "_added", "_code", "_context", "_own")
+
+    def __init__(self, context: Any, added: Metadata) -> None:
+        self._context = context
+        self._added = added
+        self._own = already_set(context)
+        self._code: grpc.StatusCode | None = None
+        self._aborted = False
+        if added:
+            context.set_trailing_metadata((*self._own, *added))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def set_trailing_metadata(self, trailing_metadata: Iterable[Any]) -> None:
+        self._own = tuple(trailing_metadata)
+        self._context.set_trailing_metadata((*self._own, *self._added))
+
+    def trailing_metadata(self) -> Any:
+        """What the handler has set."""
+        return self._own
+
+    def set_code(self, code: Any) -> None:
+        self._code = _as_code(code)
+        self._context.set_code(code)
+
+    # Not coroutine functions: a coroutine, where there is one, goes to the handler to await.
+
+    def abort(self, code: Any, details: str = "", trailing_metadata: Iterable[Any] = ()) -> Any:
+        self._code = _as_code(code)
+        self._aborted = True
+        own = tuple(trailing_metadata)
+        if own:
+            self.set_trailing_metadata(own)
+        return self._context.abort(code, details)
+
+    def abort_with_status(self, status: Any) -> Any:
+        return self.abort(status.code, status.details, status.trailing_metadata or ())
+
+
+# Handlers, and what checks their annotations, may look.
+grpc.ServicerContext.register(Watched)
+
+
+def ended(watched: Watched, error: BaseException | None) -> tuple[Any, BaseException | None]:
+    """The code with which the handler left, and what it raised of its own."""
+    code = watched._code
+    if watched._aborted:
+        return code, None
+    if error is not None and code in (None, grpc.StatusCode.OK):
+        code = grpc.StatusCode.UNKNOWN
+    return code or grpc.StatusCode.OK, error
+
+
+def already_set(context: Any) -> tuple[Any, ...]:
+    """Trailing metadata that somebody has set before, as far as the context can tell."""
+    read = getattr(context, "trailing_metadata", None)
+    try:
+        return () if read is None else tuple(read() or ())
+    except NotImplementedError:  # an experimental part of gRPC, which need not be there
+        return ()
+
+
+def _as_code(code: Any) -> grpc.StatusCode:
+    return code if isinstance(code, grpc.StatusCode) else _CODES.get(code, grpc.StatusCode.UNKNOWN)

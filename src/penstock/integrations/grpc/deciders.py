@@ -1,0 +1,176 @@
+"""What decides on a call: a limiter with a key, or a gate with rules."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.async_limiter import AsyncLimiter
+from penstock.gate import AsyncGate, Gate
+from penstock.integrations.descriptors import ADDRESS, Descriptors, Dimension
+from penstock.integrations.grpc.call import Call, KeyFunction
+from penstock.integrations.grpc.flow import Flow, value
+from penstock.integrations.outcome import FromGate, FromLimits, Outcome
+from penstock.limit import Limit, as_limit
+from penstock.limiter import MOST_KNOWN, Limiter
+from penstock.stores.base import Counters, Store
+
+Limits = Limit | str | Sequence[Limit | str] | None
+LimitFunction = Callable[[Call], Limits | Awaitable[Limits]]
+Named = Sequence[tuple[str, Counters]]
+
+
+class ByLimiter:
+    """One key against one limit or several: all of them pass, or nothing is taken."""
+
+    def __init__(
+        self,
+        limiter: Limiter | AsyncLimiter | Limit | str,
+        key: KeyFunction,
+        limit: Limits | LimitFunction,
+        *,
+        store: Store | None,
+        name: str,
+        on_failure: str | None,
+        asynchronous: bool,
+    ) -> None:
+        self._limiter = as_limiter(limiter, store, asynchronous)
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"name is a non-empty str, not {name!r:.100}")
+        self._name = name
+        if not callable(key):
+            raise TypeError(f"key is a function from a call to a key, not {key!r:.100}")
+        self._key = key
+        self._waits = asynchronous and self._limiter.store.waits
+        # Only a store that is elsewhere can be out of reach.
+        self._on_failure = on_failure if self._limiter.store.waits else None
+        self._known: dict[Limit | str | None, Counters] = {}
+        self._limit_of: LimitFunction | None = limit if callable(limit) else None
+        self._fixed: Named = () if callable(limit) else self._counted(limit)
+
+    def decide(self, call: Call, cost: int) -> Flow[Outcome | None]:
+        counted = self._fixed
+        if self._limit_of is not None:
+            limits = yield from value(self._limit_of(call))
+            if limits is None:
+                return None
+            counted = self._counted(limits)
+        key = yield from value(self._key(call))
+        if key is None or not counted:
+            return None
+        if len(counted) == 1:
+            counters = counted[0][1]
+            if self._waits:
+                decision = yield counters.submit("hit", key, cost)
+            else:
+                decision = counters.hit(key, cost)
+            return FromLimits(counted, key, cost, (decision,))
+        wanted = [(counters, key, cost) for _, counters in counted]
+        store = self._limiter.store
+        decisions = (yield store.hit_each_async(wanted)) if self._waits else store.hit_each(wanted)
+        return FromLimits(counted, key, cost, decisions)
+
+    def _counted(self, limits: Limits) -> Named:
+        """The counters of one limit or several, with the names that clients see."""
+        if limits is None or isinstance(limits, (str, Limit)):
+            return ((self._name, self._counters(limits)),)
+        if not isinstance(limits, Sequence):
+            as_limit(limits)  # says what is wrong with it
+        made = dict.fromkeys(self._counters(limit) for limit in limits)
+        return [(counters.limit.counted_as, counters) for counters in made]
+
+    def _counters(self, limit: Limit | str | None) -> Counters:
+        if self._on_failure is None:
+            return self._limiter.counters(limit)
+        found = self._known.get(limit)
+        if found is None:
+            found = self._limiter.counters(limit)
+            if found.limit.on_failure is None:
+                changed = found.limit.changed(on_failure=self._on_failure)
+                found = self._limiter.counters(changed)
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[limit] = found
+        return found
+
+
+class ByGate:
+    """Rules, asked about what they want to know of a call."""
+
+    def __init__(
+        self,
+        gate: Gate | str | Path,
+        domain: str | None,
+        dimensions: Mapping[str, Dimension[Call] | str],
+        *,
+        store: Store | None,
+        watch: bool,
+        asynchronous: bool,
+    ) -> None:
+        self._gate = as_gate(gate, store, asynchronous)
+        self._gate.group(ADDRESS)
+        self._asynchronous = asynchronous
+        self._domain = domain
+        found = {**DIMENSIONS, **dimensions}
+        self._descriptors = Descriptors(self._gate, found, family, domain)
+        if watch and isinstance(gate, Gate):
+            raise TypeError("watch is for gate='rules.yaml'; a Gate has a watch() of its own")
+        self._watches = watch
+        if watch:
+            self._gate.watch()
+
+    def decide(self, call: Call, cost: int) -> Flow[Outcome | None]:
+        descriptors = yield from self._descriptors.flow(call)
+        if not descriptors:
+            return None
+        verdict: Any = self._gate.check(*descriptors, domain=self._domain, hits=cost)
+        if self._asynchronous:
+            verdict = yield verdict
+        return FromGate(self._gate, descriptors, self._domain, cost, verdict)
+
+    def close(self) -> None:
+        if self._watches:
+            self._gate.close()
+
+
+DIMENSIONS: Mapping[str, Dimension[Call] | str] = {
+    ADDRESS: lambda call: call.address or "unknown",
+    "method": lambda call: call.method,
+    "service": lambda call: call.service,
+}
+
+
+def family(name: str) -> Dimension[Call] | None:
+    """``metadata:NAME``, for every name."""
+    kind, _, argument = name.partition(":")
+    wanted = argument.strip().lower()
+    return (lambda call: call.text(wanted)) if kind == "metadata" and wanted else None
+
+
+def as_limiter(
+    limiter: Limiter | AsyncLimiter | Limit | str, store: Store | None, asynchronous: bool
+) -> Limiter:
+    """The limiter itself, whose counters are asked directly."""
+    if isinstance(limiter, (str, Limit)):
+        return Limiter(limiter, store)
+    if store is not None:
+        raise TypeError("a limiter has its store already")
+    if isinstance(limiter, Limiter):
+        return limiter
+    if isinstance(limiter, AsyncLimiter) and asynchronous:
+        return limiter._limiter
+    wanted = "a Limiter or an AsyncLimiter" if asynchronous else "a Limiter"
+    raise TypeError(f"limiter is {wanted}, or a limit such as '100/minute', not {limiter!r:.100}")
+
+
+def as_gate(gate: Gate | str | Path, store: Store | None, asynchronous: bool) -> Gate:
+    if isinstance(gate, (str, Path)):
+        made = AsyncGate if asynchronous else Gate
+        return made.from_file(gate, store=store)
+    if store is not None:
+        raise TypeError("a gate has its store already")
+    if not isinstance(gate, Gate) or isinstance(gate, AsyncGate) != asynchronous:
+        wanted = "an AsyncGate" if asynchronous else "a Gate"
+        raise TypeError(f"gate is {wanted}, or the path of a file of rules, not {gate!r:.100}")
+    return gate

@@ -1,0 +1,240 @@
+"""Guard: one call, from who asks to what is counted in the end. Shared by both stacks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from inspect import iscoroutinefunction
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from penstock.async_limiter import AsyncLimiter
+from penstock.errors import StoreError
+from penstock.events import Hook, Hooks, Refused
+from penstock.gate import Gate
+from penstock.integrations.descriptors import Dimension
+from penstock.integrations.grpc import answer
+from penstock.integrations.grpc.answer import Metadata, Refusal
+from penstock.integrations.grpc.call import Call, KeyFunction, Status, as_pairs, by_peer
+from penstock.integrations.grpc.context import Watched, already_set, ended
+from penstock.integrations.grpc.deciders import ByGate, ByLimiter, LimitFunction, Limits
+from penstock.integrations.grpc.exempt import EXEMPT, ExemptFunction, ExemptNames
+from penstock.integrations.grpc.flow import Flow, value
+from penstock.integrations.identity import X_FORWARDED_FOR, Trust
+from penstock.integrations.outcome import Outcome
+from penstock.limit import Limit
+from penstock.limiter import Limiter
+from penstock.stores.base import Store, check_cost
+
+logger = logging.getLogger("penstock")
+
+CostFunction = Callable[[Call], int | Awaitable[int]]
+CountWhen = Callable[[Status], bool | Awaitable[bool]]
+
+OPEN, CLOSED = "open", "closed"
+
+
+class Guard:
+    """What an interceptor was told, made ready.
+
+    - ``limiter``: a limiter, or a limit as text; with ``key``, a function of the `Call`, and
+      ``limit``: other limits than the limiter's own, or a function of the call, where
+      None means not limited; ``name`` is what clients are told it is called
+    - or ``gate``: a gate, or the path of a file of rules; with ``domain``, ``dimensions``, and
+      ``watch``: reload the file when it changes, until `close`
+    - ``store``: where to count, if neither a limiter nor a gate says so
+    - ``cost``: units, or a function of the call
+    - ``exempt``: names of methods and services that are never counted, or a function
+    - ``count_when``: a function of the `Status`; where it says no, what was taken is given
+      back when the call ends
+    - ``shadow``: decide and tell, and refuse nobody
+    - ``on_failure``: when the store cannot be asked: ``"open"``, or ``"closed"``
+    - ``trusted``, ``hops``, ``forwarded``: which proxies are believed, see `Trust`
+    - ``hook``: called with a `penstock.events.Refused` for everyone who is refused, or
+      would be
+    """
+
+    asynchronous = False
+
+    def __init__(
+        self,
+        limiter: Limiter | AsyncLimiter | Limit | str | None = None,
+        *,
+        gate: Gate | str | Path | None = None,
+        key: KeyFunction = by_peer,
+        limit: Limits | LimitFunction = None,
+        cost: int | CostFunction = 1,
+        exempt: Iterable[str] | ExemptFunction = EXEMPT,
+        count_when: CountWhen | None = None,
+        shadow: bool = False,
+        on_failure: str | None = None,
+        store: Store | None = None,
+        name: str = "default",
+        domain: str | None = None,
+        dimensions: Mapping[str, Dimension[Call] | str] | None = None,
+        watch: bool = False,
+        trusted: Iterable[str] = (),
+        hops: int = 0,
+        forwarded: str = X_FORWARDED_FOR,
+        hook: Hook | None = None,
+    ) -> None:
+        if on_failure not in (None, OPEN, CLOSED):
+            raise ValueError(f"on_failure is 'open' or 'closed', not {on_failure!r:.100}")
+        if count_when is not None and not callable(count_when):
+            raise TypeError(f"count_when is a function of a Status, not {count_when!r:.100}")
+        if (limiter is None) == (gate is None):
+            raise TypeError("give either a limiter, such as Limiter('100/minute'), or gate=")
+        self._check_plain(
+            key=key, limit=limit, cost=cost, exempt=exempt, count_when=count_when,
+            **{f"dimension {name!r}": how for name, how in (dimensions or {}).items()},
+        )  # fmt: skip
+        self._trust = Trust(trusted, hops, forwarded)
+        self._cost = cost if callable(cost) else check_cost(cost)
+        self._exempt_if: ExemptFunction | None = exempt if callable(exempt) else None
+        self.exempt_names = ExemptNames(() if callable(exempt) else exempt)
+        self._count_when = count_when
+        self._shadow = shadow
+        self._on_failure = on_failure
+        self._hooks = Hooks()
+        if hook is not None:
+            self._hooks.add(hook)
+        self._decider: ByLimiter | ByGate
+        if gate is not None:
+            if key is not by_peer or limit is not None:
+                raise TypeError(
+                    "with a gate, rules say what is counted by: give dimensions, not key or limit"
+                )
+            self._decider = ByGate(
+                gate, domain, dimensions or {},
+                store=store, watch=watch, asynchronous=self.asynchronous,
+            )  # fmt: skip
+        else:
+            if domain is not None or dimensions is not None or watch:
+                raise TypeError("domain, dimensions and watch are for a gate; a limiter has a key")
+            assert limiter is not None
+            self._decider = ByLimiter(
+                limiter, key, limit,
+                store=store, name=name, on_failure=on_failure, asynchronous=self.asynchronous,
+            )  # fmt: skip
+
+    def _check_plain(self, **functions: object) -> None:
+        if self.asynchronous:
+            return
+        for name, function in functions.items():
+            if iscoroutinefunction(function):
+                raise TypeError(
+                    f"{name} is a coroutine function, which only grpc.aio can await: give a "
+                    "plain function, or use penstock.integrations.grpc.aio"
+                )
+
+    def call(self, details: grpc.HandlerCallDetails, context: Any) -> Call:
+        """The call as functions see it: the peer is known to its context alone."""
+        pairs = as_pairs(details.invocation_metadata)
+        return Call(details.method, context.peer(), pairs, self._trust)
+
+    def admit(self, call: Call, context: Any) -> Flow[Visit]:
+        """Decide, before the handler runs and before it reads anything."""
+        if self._exempt_if is not None and (yield from value(self._exempt_if(call))):
+            return Visit(self, call, context)
+        try:
+            cost = self._cost
+            if callable(cost):
+                cost = check_cost((yield from value(cost(call))))
+            outcome = yield from self._decider.decide(call, cost)
+        except StoreError as error:
+            logger.warning("a call was not counted, as the store failed: %s", error)
+            refusal = answer.UNAVAILABLE if self._on_failure == CLOSED else None
+            return self._visit(call, context, None, "", refusal)
+        if outcome is None:
+            return Visit(self, call, context)
+        refusal = None if outcome.allowed else self._refusal(outcome)
+        return self._visit(call, context, outcome, outcome.key, refusal)
+
+    def _visit(
+        self,
+        call: Call,
+        context: Any,
+        outcome: Outcome | None,
+        key: str,
+        refusal: Refusal | None,
+    ) -> Visit:
+        if refusal is not None:
+            self._hooks.emit(Refused("grpc", key, self._shadow))
+            if not self._shadow:
+                return Visit(self, call, context, refusal=refusal)
+        return Visit(self, call, context, outcome)
+
+    def _refusal(self, outcome: Outcome) -> Refusal:
+        return answer.DENIED if outcome.denied else answer.refusal(outcome.told)
+
+    def settle(self, outcome: Outcome, status: Status) -> Flow[None]:
+        """Give back what need not be counted. The call has ended: nothing may fail any more."""
+        try:
+            assert self._count_when is not None
+            if not (yield from value(self._count_when(status))):
+                back = outcome.give_back(self.asynchronous)
+                if back is not None:
+                    yield back
+        except Exception:
+            logger.exception("a call to %s stays counted", status.call.method)
+
+    def close(self) -> None:
+        """Stop watching the file of rules, if it does."""
+        if isinstance(self._decider, ByGate):
+            self._decider.close()
+
+    @property
+    def settles(self) -> bool:
+        return self._count_when is not None
+
+
+class Visit:
+    """One call, from the decision to its end.
+
+    ``context`` is what the handler is given; ``refusal`` says that there will be none.
+    """
+
+    __slots__ = ("_call", "_ending", "_guard", "_outcome", "_watched", "context", "refusal")
+
+    def __init__(
+        self,
+        guard: Guard,
+        call: Call,
+        context: Any,
+        outcome: Outcome | None = None,
+        refusal: Refusal | None = None,
+    ) -> None:
+        self._guard = guard
+        self._call = call
+        self._outcome = outcome
+        self._ending = threading.Lock()
+        self.refusal = refusal
+        self.context = context
+        self._watched: Watched | None = None
+        if outcome is not None:
+            added: Metadata = answer.fields(outcome.told)
+            if added or guard.settles:
+                self._watched = self.context = Watched(context, added)
+
+    def trailing(self) -> Sequence[Any]:
+        """What a refusal sends, with what an interceptor before us has set."""
+        assert self.refusal is not None
+        return (*already_set(self.context), *self.refusal.metadata)
+
+    def end(self, error: BaseException | None) -> Flow[None] | None:
+        """What is left to do when the handler has ended, however often that is said."""
+        if self._watched is None or self._outcome is None or not self._guard.settles:
+            return None
+        if not self._ending.acquire(blocking=False):
+            return None
+        code, raised = ended(self._watched, error)
+        # Threads are not told when a client goes away; they can look.
+        is_active = getattr(self.context, "is_active", None)
+        gone = isinstance(error, (GeneratorExit, CancelledError))
+        if gone or (is_active is not None and not is_active()):
+            code, raised = grpc.StatusCode.CANCELLED, None
+        return self._guard.settle(self._outcome, Status(code, self._call, raised))

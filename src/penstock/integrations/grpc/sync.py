@@ -1,0 +1,32 @@
+"""The interceptor for `grpc.server`, whose handlers run in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from penstock.integrations.grpc.flow import drive
+from penstock.integrations.grpc.guard import Guard
+from penstock.integrations.grpc.wrap import InThreads, wrapped
+
+
+class RateLimitInterceptor(Guard, grpc.ServerInterceptor):
+    """Refuses calls that are over a limit with RESOURCE_EXHAUSTED.
+
+    ``grpc.server(pool, interceptors=[RateLimitInterceptor("100/second")])``. A stream is
+    checked once, when it opens. `Guard` lists the options.
+    """
+
+    asynchronous = False
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Any],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        handler = continuation(handler_call_details)
+        if handler is None or handler_call_details.method in self.exempt_names:
+            return handler
+        return wrapped(handler, InThreads(self, handler_call_details, drive, drive).around)
