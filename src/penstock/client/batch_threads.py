@@ -1,0 +1,140 @@
+"""Batches of threads, without a thread of ours.
+
+Who comes first waits for the others, then makes the call; who fills the batch makes it instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from penstock.client.batch_results import matched, name_of
+from penstock.clock import Clock
+from penstock.errors import PenstockError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Batch(Generic[Item, Result]):
+    """A function that was given to `batch`, for threads: ``function(item)``."""
+
+    def __init__(
+        self, function: Callable[[list[Item]], Any], size: int, within: float, clock: Clock | None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._size = size
+        self._within = within
+        self._clock = clock
+        self._closed = False
+        self._open: list[_Seat] | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, item: Item) -> Result:
+        """The result of ``item``, from a call that is made for many."""
+        seat = _Seat(item)
+        with self._lock:
+            if self._closed:
+                raise PenstockError(f"{name_of(self._function)} was closed")
+            first = self._open is None
+            group = self._open = self._open or []
+            group.append(seat)
+            full = len(group) == self._size
+            if full:
+                self._open = None
+        if full:
+            self._run(group)
+        elif first:
+            self._lead(group, seat)
+        return self._wait(group, seat)
+
+    def flush(self) -> None:
+        """Make the call with what is gathered, now, in this thread."""
+        with self._lock:
+            group, self._open = self._open, None
+        if group:
+            self._run(group)
+
+    def close(self) -> None:
+        """`flush`, and take no more."""
+        with self._lock:
+            self._closed = True
+        self.flush()
+
+    def _lead(self, group: list[_Seat], seat: _Seat) -> None:
+        """Wait for others to come; then make the call, unless somebody else does."""
+        try:
+            if self._clock is None:
+                seat.woken.wait(self._within)
+            else:
+                self._clock.sleep(self._within)
+        except BaseException:
+            self._hand_over(group, seat)
+            raise
+        with self._lock:
+            ours = self._open is group
+            if ours:
+                self._open = None
+        if ours:
+            self._run(group)
+
+    def _wait(self, group: list[_Seat], seat: _Seat) -> Result:
+        while not seat.done:
+            seat.woken.wait()
+            seat.woken.clear()
+            if seat.leads and not seat.done:
+                self._lead(group, seat)
+        result: Any = seat.result
+        if isinstance(result, BaseException):
+            raise result
+        answer: Result = result
+        return answer
+
+    def _hand_over(self, group: list[_Seat], seat: _Seat) -> None:
+        """Who was interrupted while it waited is left out; the next one leads."""
+        with self._lock:
+            if self._open is not group:
+                return
+            group.remove(seat)
+            if group:
+                group[0].leads = True
+                group[0].woken.set()
+            else:
+                self._open = None
+
+    def _run(self, group: list[_Seat]) -> None:
+        """Make the call, in this thread, for all of them."""
+        name = name_of(self._function)
+        items = [seat.item for seat in group]
+        try:
+            results = matched(name, items, self._function(list(items)))
+        except Exception as error:
+            results = [error] * len(group)
+        except BaseException:
+            lost = PenstockError(f"{name} was interrupted in the thread that called it")
+            _hand_out(group, [lost] * len(group))
+            raise
+        _hand_out(group, results)
+
+
+class _Seat:
+    """One thread that waits."""
+
+    __slots__ = ("done", "item", "leads", "result", "woken")
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+        self.result: Any = None
+        self.done = False
+        self.leads = False
+        self.woken = threading.Event()
+
+
+def _hand_out(group: list[_Seat], results: list[Any]) -> None:
+    for seat, result in zip(group, results, strict=True):
+        seat.result = result
+        seat.done = True
+        seat.woken.set()

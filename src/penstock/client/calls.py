@@ -1,0 +1,282 @@
+"""One call, from its turn in line to its last answer: written once for threads and tasks.
+
+A call is a generator, as the flows of `penstock.flow` are. It yields what it needs done (`Wait`,
+`Send`, `Keep`) and `drive` or `drive_async` does it. ::
+
+    wait: in line by key, first come, first served; the gate; the pace; the local limit
+    send: the answer says how we stand, and whether we were refused
+    refused: may it be sent again, is it within the budget, is there time? then back to wait
+
+What comes out is the last answer, or the last error. `NotSent` is raised only
+where there is neither, since nothing was sent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from penstock.client.fields import Headers, Told, read
+from penstock.client.pace import Pace
+from penstock.client.retries import Budget
+from penstock.client.settings import Settings
+from penstock.clock import SECOND
+from penstock.decision import Decision
+from penstock.errors import PenstockError
+from penstock.flow import Ask, Flow, Pause
+from penstock.line import Line, TaskTicket, ThreadTicket
+from penstock.stores.base import check_key
+
+# Keys that are remembered; beyond it, those that nothing is known of are forgotten.
+MOST_KEYS = 10_000
+# While calls are under way, their answers may change how long to wait: look again.
+LOOK_EVERY = SECOND // 20
+
+TOO_MANY, UNAVAILABLE = 429, 503
+
+
+class NotSent(PenstockError):
+    """A call was not sent, as its turn would not have come within ``timeout``.
+
+    ``key`` says which calls wait together, ``retry_after`` in how many seconds it would have been
+    its turn, if that is known.
+    """
+
+    def __init__(self, key: str, reason: str, retry_after: float | None = None) -> None:
+        self.key = key
+        self.reason = reason
+        self.retry_after = retry_after
+        when = "" if retry_after is None else f"; retry after {retry_after:.3f} s"
+        super().__init__(f"not sent to {key}: {reason}{when}")
+
+    def __reduce__(self) -> tuple[type[NotSent], tuple[str, str, float | None]]:
+        return type(self), (self.key, self.reason, self.retry_after)
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """How a call went: ``count`` tries, ``waited`` seconds before them all."""
+
+    count: int
+    waited: float
+
+
+class Response(Protocol):
+    """What httpx and requests have in common."""
+
+    status_code: int
+
+    @property
+    def headers(self) -> Headers: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What must be known of a request: whether its body can be sent once more, too."""
+
+    key: str
+    method: str
+    replayable: bool
+    keyed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Drive this flow."""
+
+    flow: Flow
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send the request; the answer is its response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Let go of a response's connection; the answer is a response that can still be read."""
+
+    response: Any
+
+
+Call = Generator[Wait | Send | Keep, Any, tuple[Any, Tries]]
+
+
+class Caller:
+    """What the calls of one transport share."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tasks: bool,
+        errors: tuple[type[Exception], ...],
+        not_sent: type[NotSent],
+    ) -> None:
+        self._line = Line(TaskTicket if tasks else ThreadTicket)
+        self._tasks = tasks
+        self._settings = settings
+        self._errors = errors if settings.retries.errors else ()
+        self._not_sent = not_sent
+        self._places: dict[str, tuple[Pace, Budget]] = {}
+        self._making = threading.Lock()
+
+    def call(self, request: Request) -> Call:
+        """One call, to be driven."""
+        now, wall = self._settings.clock.now, self._settings.wall.now
+        deadline = self._deadline()
+        pace, budget = self._place(request.key)
+        budget.call()
+        last: Response | None = None
+        lost: Exception | None = None
+        tries = refusals = waited = rest = 0
+        while True:
+            since = now()
+            try:
+                yield Wait(cast(Flow, self._turn(request.key, pace, deadline, rest)))
+            except NotSent:
+                if last is not None:
+                    return last, Tries(tries, (waited + now() - since) / SECOND)
+                if lost is not None:
+                    _note(lost, tries)
+                    raise lost from None
+                raise
+            sent = now()
+            waited += sent - since
+            tries += 1
+            try:
+                response: Response = yield Send()
+            except Exception as error:
+                pace.lost()
+                refusals += 1
+                again = None
+                if isinstance(error, self._errors) and not isinstance(error, NotSent):
+                    again = self._again(request, budget, refusals, 0.0, deadline)
+                if again is None:
+                    _note(error, tries)
+                    raise
+                last, lost, rest = None, error, again
+                continue
+            except BaseException:
+                pace.lost()
+                raise
+            told = read(response.headers, wall() / SECOND)
+            if not _is_refusal(response, told):
+                pace.passed(now(), told)
+                return response, Tries(tries, waited / SECOND)
+            pace.refused(now(), sent, told)
+            refusals += 1
+            again = self._again(request, budget, refusals, told.retry_after or 0.0, deadline)
+            if again is None:
+                return response, Tries(tries, waited / SECOND)
+            rest = again
+            try:
+                last, lost = (yield Keep(response)), None
+            except Exception as error:
+                last, lost = None, error
+
+    def _again(
+        self, request: Request, budget: Budget, refusals: int, after: float, deadline: int | None
+    ) -> int | None:
+        """In how many nanoseconds to send it again; None if not at all."""
+        retries = self._settings.retries
+        if refusals > retries.most or not request.replayable:
+            return None
+        if not retries.may_repeat(request.method, request.keyed):
+            return None
+        left = self._left(deadline)
+        least = round(after * SECOND)
+        if left is not None and least > left:
+            return None
+        if not budget.take():
+            return None
+        wait = least + round(retries.backoff(refusals, self._settings.chance()) * SECOND)
+        return wait if left is None else min(wait, left)
+
+    def _turn(
+        self, key: str, pace: Pace, deadline: int | None, rest: int
+    ) -> Generator[Ask | Pause, Any, None]:
+        """Wait until the call may leave; it then counts as under way."""
+        clock = self._settings.clock
+        if rest:
+            yield Pause(clock, rest)
+        ticket = self._line.join(key)
+        try:
+            # Who is called is the head: in this line there is no other reason to be called.
+            if not ticket.first and not (yield Pause(clock, self._left(deadline), ticket)):
+                raise self._not_sent(key, "those before it took too long")
+            yield from self._head(key, pace, deadline)
+            pace.leaves(clock.now())
+        finally:
+            self._line.leave(ticket)
+
+    def _head(
+        self, key: str, pace: Pace, deadline: int | None
+    ) -> Generator[Ask | Pause, Any, None]:
+        clock, limiter = self._settings.clock, self._settings.limiter
+        while True:
+            now = clock.now()
+            if pace.gate > now:
+                if deadline is not None and pace.gate > deadline:
+                    after = (pace.gate - now) / SECOND
+                    raise self._not_sent(key, "it was refused and asked to wait", after)
+                yield Pause(clock, pace.gate - now)
+                continue
+            due = pace.due(now)
+            if now < due and (deadline is None or due <= deadline):
+                wait = min(due - now, LOOK_EVERY) if pace.under_way else due - now
+                yield Pause(clock, wait)
+                continue
+            if limiter is None:
+                return
+            left = self._left(deadline)
+            line = limiter.tasks if self._tasks else limiter.threads
+            seconds = None if left is None else left / SECOND
+            decision: Decision = yield from limiter.begin(line, key, None, 1, seconds)
+            if decision:
+                limiter = None  # once is enough; the gate may have been shut meanwhile
+                continue
+            # A paced line that is full refuses at once, and has room later.
+            left = self._left(deadline)
+            if decision._retry < 0 or (left is not None and decision._retry > left):
+                reason = f"its local limit is {decision.limit}"
+                raise self._not_sent(key, reason, decision.retry_after)
+            yield Pause(clock, decision._retry)
+
+    def _place(self, key: str) -> tuple[Pace, Budget]:
+        with self._making:
+            found = self._places.get(check_key(key))
+            if found is None:
+                if len(self._places) >= MOST_KEYS:
+                    self._forget()
+                settings, now = self._settings, self._settings.clock.now()
+                pace = Pace(now, settings.learn, settings.chance)
+                found = self._places[key] = pace, Budget(settings.retries)
+        return found
+
+    def _forget(self) -> None:
+        """The oldest of those who would go ahead at once; if all wait, none."""
+        now = self._settings.clock.now()
+        idle = (key for key, (pace, _) in self._places.items() if pace.idle(now))
+        for key in list(itertools.islice(idle, MOST_KEYS // 10)):
+            del self._places[key]
+
+    def _deadline(self) -> int | None:
+        timeout = self._settings.timeout
+        return None if timeout is None else self._settings.clock.now() + timeout
+
+    def _left(self, deadline: int | None) -> int | None:
+        return None if deadline is None else max(0, deadline - self._settings.clock.now())
+
+
+def _is_refusal(response: Response, told: Told) -> bool:
+    if response.status_code == TOO_MANY:
+        return True
+    return response.status_code == UNAVAILABLE and told.retry_after is not None
+
+
+def _note(error: BaseException, tries: int) -> None:
+    if tries > 1:
+        error.add_note(f"(Penstock tried {tries} times)")

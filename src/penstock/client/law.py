@@ -1,0 +1,217 @@
+"""How fast to call, from what the answers say: before a refusal, not after it.
+
+An answer says of a policy that ``r`` calls are left. Of these, our own ``n`` that are under way
+may have to be paid yet; the rest should last for a while, the *horizon* ``h``. So all callers
+together may go on at ``(r - n) / h`` calls a second. Nobody knows how many they are, but everybody
+sees what is used, and that gives our part of it::
+
+    share = own calls / all calls            between our own answers
+    all   = what r fell by + what came back meanwhile
+    rate  = caution * share^0.85 * (r - n) / h
+
+Shares add up to one, so rates add up to ``r / h``, whoever and however many the callers are. The
+exponent makes them fair: who has more takes a little less than that, who has less
+a little more. Together they then take ``N^0.15`` times as much, which leaves less ``r``, which
+slows all of them down: it settles.
+
+The horizon depends on the kind of limit, which is known from how ``t`` goes with ``r``:
+
+====== ============================ ==== ===================================================
+window ``t`` counts down            t    used up just as it ends
+bucket ``t = (q - r) * w / q``      w/2  settles half full, as it refills at ``q / w``; the other
+                                         half is the room for chance
+slide  ``t`` is always about ``w``  w/4  settles at 80 % of ``q / w``
+====== ============================ ==== ===================================================
+
+- More than half of ``q`` left, after one more call of everybody: no pacing.
+- A window with nothing left for us: not before its end, and then over a quarter of the next one.
+- A refusal halves ``caution``; each call that passes gives back a tenth, up to one.
+- Once in ``4 w`` everybody may call, whatever its share: shares of the past are no prison.
+
+``t`` is told in whole seconds, rounded up, so half a second less is meant, on average.
+
+Where answers say nothing, refusals must do (`Blind`): go on at 70 % of what has passed since the
+last refusal, in calls a second, and 0.5 % faster with each call that passes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from penstock.client.fields import Standing
+
+FAIRNESS = 0.85
+MEMORY = 0.8  # what older samples of the share weigh, with each new one
+RECOVERY = 0.1
+LEAST_CAUTION = 1 / 64
+WINDOWS_APART = 4
+NEXT_WINDOW = 1 / 4  # the part of it over which those who waited for it come back
+LEAST_LEVEL = 1 / 16  # what refills is never taken for empty: it has more by now
+SETTLED = {"bucket": 2, "slide": 4}
+ROUNDING = 1.0
+
+BACK_TO = 0.7
+GROWTH = 1.005
+SLOWEST = 1 / 3600
+
+
+def looks_like(told: Standing) -> str:
+    """``"window"``, ``"bucket"`` or ``"slide"``, as far as one answer tells."""
+    quota, window, reset = told.quota, told.window, told.reset
+    if quota is None or window is None or reset is None:
+        return "window"
+    refilled = window * (quota - told.remaining) / quota
+    # Of an empty bucket, some tell when there will be one.
+    if abs(reset - refilled) <= ROUNDING or (told.remaining == 0 and reset <= window / quota + 1):
+        return "bucket"
+    return "slide" if reset >= window - ROUNDING and told.remaining < 0.9 * quota else "window"
+
+
+def used(which: str, before: Standing, now: Standing, elapsed: float, ours: float) -> float | None:
+    """How many calls everybody made between two answers; None if that cannot be said.
+
+    ``ours`` is how much of the time between them was our pacing: what came back while we had
+    nothing to ask says nothing about who wants it.
+    """
+    fell = before.remaining - now.remaining
+    if which != "window" and now.quota and now.window:
+        return fell + ours * now.quota / now.window
+    if before.reset is None or now.reset is None:
+        return fell if fell > 0 else None
+    went_on = now.reset <= before.reset - elapsed + ROUNDING
+    if went_on or elapsed < before.reset - ROUNDING:  # none ends before its time
+        return fell
+    if now.quota is None or now.window is None:
+        return None
+    skipped = math.floor((ours - (now.window - now.reset)) / now.window)
+    return now.quota - now.remaining + now.quota * max(0, skipped)
+
+
+def rate(which: str, told: Standing, under_way: int, share: float, caution: float) -> float:
+    """Calls a second that are ours; infinity if there is plenty, 0 if none until the reset."""
+    left = told.remaining - under_way
+    if told.quota is not None and left > told.quota / 2 + min(1 / share, told.quota / 4):
+        return math.inf
+    if which == "window" or not told.quota or not told.window:
+        reset = told.window if told.reset is None else told.reset
+        if reset is None:
+            return math.inf
+        pace = max(0, left) / max(reset - ROUNDING / 2, ROUNDING / 2)
+    else:
+        pace = max(left, told.quota * LEAST_LEVEL) * SETTLED[which] / told.window
+    if pace == 0:
+        return 0.0
+    least = 0.0 if told.window is None else 1 / (WINDOWS_APART * told.window)
+    return caution * max(_weight(share) * pace, least)
+
+
+def steady(told: Standing, share: float, caution: float) -> float:
+    """Our part of what comes back in the long run; infinity if that was not said."""
+    if told.quota is None or told.window is None:
+        return math.inf
+    least = 1 / (WINDOWS_APART * told.window)
+    return caution * max(_weight(share) * told.quota / told.window, least)
+
+
+def _weight(share: float) -> float:
+    return math.pow(share, FAIRNESS)
+
+
+@dataclass(slots=True)
+class Policy:
+    """What was learned of one policy. Times are seconds of any one clock."""
+
+    told: Standing
+    at: float
+    caution: float = 1.0
+    spacing: float = 0.0
+    _own: float = 1.0
+    _all: float = 1.0
+    _passed: Standing | None = None
+    _passed_at: float = 0.0
+    _seen: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """What most of the latest answers looked like: any one may mislead."""
+        return max(self._seen, key=lambda which: self._seen[which], default="window")
+
+    @property
+    def share(self) -> float:
+        return self._own / self._all
+
+    def learn(self, told: Standing, now: float, passed: bool) -> None:
+        """From one more answer."""
+        self.told, self.at = told, now
+        self._seen = {which: weight * MEMORY for which, weight in self._seen.items()}
+        self._seen[looks_like(told)] = self._seen.get(looks_like(told), 0.0) + 1
+        if not passed:
+            return
+        self.caution = min(1.0, self.caution + RECOVERY)
+        if self._passed is not None:
+            elapsed = now - self._passed_at
+            ours = min(elapsed, 2 * self.spacing)
+            total = used(self.kind, self._passed, told, elapsed, ours)
+            if total is not None:
+                self._own = self._own * MEMORY + 1
+                self._all = max(self._all * MEMORY + total, self._own)
+        self._passed, self._passed_at = told, now
+
+    def refused(self) -> None:
+        self.caution = max(LEAST_CAUTION, self.caution / 2)
+
+    def due(self, now: float, last: float, under_way: int, luck: float) -> float:
+        """When our next call may leave: its interval varies by ``luck``, from 0 to 1.
+
+        Callers that learned together would otherwise go on together.
+        """
+        pace = rate(self.kind, self.told, under_way, self.share, self.caution)
+        ends = self.ends
+        if ends is None:
+            return last + (0.5 + luck) / pace
+        later = steady(self.told, self.share, self.caution)
+        if now < ends and pace > 0 and (at := last + (0.5 + luck) / pace) <= ends:
+            return at
+        if now >= ends and self.told.remaining > under_way:
+            return last + (0.5 + luck) / later
+        # In the next window, where most of those who wait for it will be as early as they can.
+        return ends + luck * min(1 / later, (self.told.window or 0.0) * NEXT_WINDOW)
+
+    def sent(self, now: float, last: float, under_way: int) -> None:
+        """Note how far apart our calls are because of this policy."""
+        pace = rate(self.kind, self.told, under_way, self.share, self.caution)
+        if self.ends is not None and now >= self.ends:
+            pace = steady(self.told, self.share, self.caution)
+        self.spacing = now - last if pace == 0 else 1 / pace
+
+    @property
+    def ends(self) -> float | None:
+        """When a window ends."""
+        told = self.told
+        if self.kind != "window" and told.quota and told.window:
+            return None
+        reset = told.window if told.reset is None else told.reset
+        return None if reset is None else self.at + reset
+
+
+@dataclass(slots=True)
+class Blind:
+    """The pace where answers say nothing but no."""
+
+    since: float
+    rate: float = math.inf
+    _passed: int = 0
+
+    def passed(self) -> None:
+        self._passed += 1
+        self.rate *= GROWTH
+
+    def refused(self, now: float, after: float) -> None:
+        """What has passed since the last refusal, waiting included, is what can be had."""
+        if self._passed:
+            self.rate = BACK_TO * self._passed / max(now + after - self.since, 0.001)
+        elif self.rate < math.inf:
+            self.rate = max(self.rate / 2, SLOWEST)
+        self.since = now + after
+        self._passed = 0

@@ -1,0 +1,181 @@
+"""Budgets, wrong options, and what must be installed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.script import URL, Answer, Script, client, sync_client
+from penstock import Limiter, LimitError
+from penstock.client import (
+    AsyncPacedTransport,
+    NotSent,
+    PacedAdapter,
+    PacedTransport,
+    Retries,
+)
+from penstock.client.httpx import HttpxNotSent
+from penstock.client.requests import RequestsNotSent
+from penstock.client.retries import Budget
+
+OK: Answer = (200, {})
+
+
+# The budget --------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.sampled_from([OK, (429, {}), (429, {"Retry-After": "1"}), "down"]), min_size=1),
+    st.integers(1, 60),
+    st.integers(0, 5),
+    st.sampled_from([0.0, 0.1, 0.25, 1.0]),
+)
+def test_retries_never_exceed_the_budget(
+    answers: list[Answer], calls: int, floor: int, budget: float
+) -> None:
+    script = Script(answers)
+    retries = Retries(100, errors=True, floor=floor, budget=budget)
+    with sync_client(script, retries=retries, timeout=None) as it:
+        for call in range(1, calls + 1):
+            with contextlib.suppress(httpx.ConnectError):
+                it.get(URL)
+            assert len(script.seen) - call <= floor + budget * call + 1e-6
+
+
+async def test_a_server_that_refuses_everything_is_not_stormed() -> None:
+    script = Script([(429, {})])
+    calls = 500
+    async with client(script, retries=Retries(50), timeout=None) as it:
+        done = await asyncio.gather(*(it.get(URL) for _ in range(calls)))
+    assert {each.status_code for each in done} == {429}
+    print(f"{calls} calls, {len(script.seen)} requests")
+    assert len(script.seen) <= calls * 1.1 + 10
+    plain = Script([(429, {})])
+    async with client(plain, retries=Retries(5, budget=1, floor=calls), timeout=None) as it:
+        await asyncio.gather(*(it.get(URL) for _ in range(calls)))
+    assert len(plain.seen) > 2 * calls, "the budget is what made the difference"
+
+
+def test_a_long_peace_does_not_pay_for_a_storm() -> None:
+    budget = Budget(Retries(floor=10))
+    for _ in range(100_000):
+        budget.call()
+    taken = 0
+    while budget.take():
+        taken += 1
+    assert taken == 100
+
+
+# What was said wrongly ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [PacedTransport, AsyncPacedTransport, PacedAdapter])
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"limit": "ten"}, LimitError, "does not start with a number"),
+        ({"limit": 10}, LimitError, "limit is a limit such as '10/second'"),
+        ({"limit": Limiter()}, LimitError, "no limit"),
+        ({"key": "host"}, TypeError, "key is a function of the request"),
+        ({"timeout": -1}, ValueError, "timeout is a number of seconds"),
+        ({"retries": -1}, ValueError, "most is a whole number of at least 0"),
+        ({"retries": True}, ValueError, "most is a whole number of at least 0"),
+        ({"learn": 1}, TypeError, "learn is True or False"),
+        ({"clock": 1}, TypeError, "a clock has now"),
+        ({"chance": 1}, TypeError, "chance is a function"),
+        ({"transport": 1, "adapter": 1}, TypeError, "is one such as"),
+    ],
+)
+def test_a_wrong_option_is_an_error_when_it_is_given(
+    kind: type, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    options = {
+        name: value
+        for name, value in options.items()
+        if name != ("transport" if kind is PacedAdapter else "adapter")
+    }
+    with pytest.raises(error, match=message):
+        kind(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"methods": "GET"}, TypeError, "methods is a list such as"),
+        ({"methods": [1]}, TypeError, "methods are names such as 'GET', not 1"),
+        ({"methods": None}, TypeError, "methods is a list such as"),
+        ({"errors": 1}, TypeError, "errors is True or False"),
+        ({"budget": 2}, ValueError, "budget is a part of all calls"),
+        ({"budget": -0.1}, ValueError, "budget is a number of at least 0"),
+        ({"floor": 1.5}, ValueError, "floor is a whole number"),
+        ({"first": float("nan")}, ValueError, "first is a number of at least 0"),
+        ({"longest": "1"}, ValueError, "longest is a number of at least 0"),
+    ],
+)
+def test_wrong_retries_are_an_error(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Retries(**options)
+
+
+def test_retries_say_what_they_are() -> None:
+    assert repr(Retries(3)) == "Retries(3, budget=0.1, floor=10)"
+    said = repr(Retries(methods=["post"], errors=True))
+    assert said == "Retries(5, methods=['POST'], errors=True, budget=0.1, floor=10)"
+
+
+def test_a_key_must_be_a_key() -> None:
+    with sync_client(Script([OK]), key=lambda request: None) as it, pytest.raises(TypeError):
+        it.get(URL)
+
+
+# What must be installed --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("missing", "works", "name", "hint"),
+    [
+        ("httpx", "PacedAdapter", "PacedTransport", "pip install 'penstock[client]'"),
+        ("requests", "AsyncPacedTransport", "PacedAdapter", "pip install requests"),
+    ],
+)
+def test_neither_library_is_needed_for_the_other(
+    missing: str, works: str, name: str, hint: str
+) -> None:
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from penstock.client import batch, NotSent, Retries, {works}
+try:
+    from penstock.client import {name}
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.strip() == f"{name.removeprefix('Async')} needs {missing}: {hint}"
+
+
+def test_a_name_that_is_not_there() -> None:
+    import penstock.client
+
+    with pytest.raises(AttributeError, match="has no attribute 'Fast'"):
+        _ = penstock.client.Fast
+    assert {getattr(penstock.client, name).__name__ for name in penstock.client.__all__} == set(
+        penstock.client.__all__
+    )
+
+
+def test_errors_belong_to_both_families() -> None:
+    assert issubclass(HttpxNotSent, (NotSent, httpx.TimeoutException))
+    assert issubclass(RequestsNotSent, (NotSent, requests.Timeout))
