@@ -97,3 +97,12 @@ def test_nobody_moves_onto_the_place_of_somebody_else(line: Line) -> None:
     tickets = paced(line, (10, 10), (30, 10))  # from 20 to 30 is not ours
     line.close_gap(tickets[0], end=40)
     assert tickets[1].due == 30
+
+
+def test_a_thread_that_is_called_finds_itself_first(line: Line) -> None:
+    """It may look before the one who called it has done anything more."""
+    head, behind = line.join("a"), line.join("a")
+    seen: list[bool] = []
+    behind.call = lambda: seen.append(behind.first) or True  # type: ignore[method-assign]  # to look
+    line.leave(head)
+    assert seen == [True]

@@ -83,12 +83,12 @@ class Line:
             tickets = self._lines.get(ticket.place, [])
             if ticket in tickets:
                 tickets.remove(ticket)
-            # Whose event loop has been closed will never come: pass over them.
-            while tickets and not tickets[0].first and not tickets[0].call():
-                del tickets[0]
-            if tickets:
-                tickets[0].first = True
-            else:
+            while tickets and not tickets[0].first:
+                tickets[0].first = True  # before the call: a thread may look at once
+                if tickets[0].call():
+                    break
+                del tickets[0]  # its event loop has been closed: it will never come
+            if not tickets:
                 self._lines.pop(ticket.place, None)
 
     def close_gap(self, ticket: Ticket, end: int) -> bool:
