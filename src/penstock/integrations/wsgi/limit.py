@@ -38,7 +38,7 @@ class PenstockWSGI:
     - ``defer``: a function that puts a refused request into a queue, and says where to ask
       for it; see `penstock.integrations.defer`. ``defer_body``: the longest body to keep
 
-    A handler finds the `Outcome` in ``environ["penstock"]``. Workers that are processes
+    A handler finds the `Outcome` in ``environ["penstock.outcome"]``. Workers that are processes
     share a limit through a store: `SharedMemoryStore` on one host, or Redis.
     """
 
@@ -65,7 +65,7 @@ class PenstockWSGI:
         outcome = self._checkpoint.check(request)
         if outcome is None:
             return self._app(environ, start_response)
-        environ["penstock"] = outcome
+        environ["penstock.outcome"] = outcome
         pending: Pending | None = environ.get(PENDING)
         if pending is not None:  # another of us is further out, and tells
             pending.append((self._checkpoint, outcome))

@@ -1,0 +1,119 @@
+"""``@limit``: a limit for one view."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, TypeVar, cast
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest
+
+from penstock.gate import AsyncGate, Gate
+from penstock.integrations.checkpoint import LimitFunction, Limits
+from penstock.integrations.django.door import DjangoDoor, Turn, await_all, wait, wait_for_all
+from penstock.integrations.django.request import DjangoRequest
+from penstock.integrations.django.settings import of_the_site
+from penstock.integrations.views import Options, finish, finish_async, for_view, scope_of
+from penstock.stores.memory import MemoryStore
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+
+def limit(limit: Limits | LimitFunction = None, **options: Any) -> Callable[[View], View]:
+    """A decorator for a view; for a class, by Django's ``method_decorator``.
+
+    Takes all that `Checkpoint` does, and ``fallback`` (a view that answers instead, with the
+    same arguments), ``defer`` and ``defer_body``. The store, trusted proxies and whatever
+    else is true of a site are taken from ``settings.PENSTOCK`` if they are not given.
+
+    Each view is counted for itself. To have several share a limit, name it and decorate them
+    all with the same: ``searches = limit("10/second", name="searches")``.
+    """
+    doors = _Doors(for_view(limit, options, of_the_site()))
+    name = options.get("name")
+
+    def decorate(view: View) -> View:
+        if not callable(view):
+            raise TypeError(f"limit decorates a view function, not {view!r:.100}")
+        scope = name or scope_of(view)
+        made = _asynchronous if _is_async(view) else _synchronous
+        return cast(View, made(view, doors, scope))
+
+    return decorate
+
+
+def _synchronous(view: Callable[..., Any], doors: _Doors, scope: str) -> Callable[..., Any]:
+    door = doors.of(asynchronous=False)
+
+    @wraps(view)
+    def limited(native: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        turn = Turn(native)
+        try:
+            request = DjangoRequest(native, scope)
+            flow = door.flow(request, turn.pending, native, *args, **kwargs)
+            response = finish(flow, wait)
+            if response is None:
+                response = view(native, *args, **kwargs)
+        except Exception as error:
+            wait_for_all(turn.failed(error))
+            raise
+        wait_for_all(turn.done(response))
+        return response
+
+    return limited
+
+
+def _asynchronous(view: Callable[..., Any], doors: _Doors, scope: str) -> Callable[..., Any]:
+    door = doors.of(asynchronous=True)
+
+    @wraps(view)
+    async def limited(native: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        turn = Turn(native)
+        try:
+            request = DjangoRequest(native, scope)
+            flow = door.flow(request, turn.pending, native, *args, **kwargs)
+            response = await finish_async(flow)
+            if response is None:
+                response = await view(native, *args, **kwargs)
+        except Exception as error:
+            await await_all(turn.failed(error))
+            raise
+        await await_all(turn.done(response))
+        return response
+
+    return limited
+
+
+def _is_async(view: Callable[..., Any]) -> bool:
+    """Whether it returns a coroutine: also ``dispatch`` of a class with async methods."""
+    if iscoroutinefunction(view):
+        return True
+    bound = view.func if isinstance(view, partial) else view
+    owner = getattr(bound, "__self__", None)
+    named = getattr(view, "__name__", "") == "dispatch"
+    return named and getattr(owner, "view_is_async", False) is True
+
+
+class _Doors:
+    """One limit, for views of both kinds. Both count in one store."""
+
+    def __init__(self, options: Options) -> None:
+        gate = options.get("gate")
+        if not isinstance(gate, Gate) and options.get("store") is None:
+            options = {**options, "store": MemoryStore()}
+        self._options = options
+        self._made: dict[bool, DjangoDoor] = {}
+        self._making = threading.Lock()
+        self.of(asynchronous=isinstance(gate, AsyncGate))  # so that mistakes are found now
+
+    def of(self, *, asynchronous: bool) -> DjangoDoor:
+        found = self._made.get(asynchronous)
+        if found is None:
+            with self._making:
+                found = self._made.get(asynchronous)
+                if found is None:
+                    found = DjangoDoor(asynchronous=asynchronous, **self._options)
+                    self._made[asynchronous] = found
+        return found

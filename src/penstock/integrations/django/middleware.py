@@ -1,0 +1,83 @@
+"""PenstockMiddleware: limits for a whole site."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from penstock.errors import PenstockError
+from penstock.integrations.django.door import (
+    ERROR,
+    DjangoDoor,
+    Turn,
+    await_all,
+    wait,
+    wait_for_all,
+)  # fmt: skip
+from penstock.integrations.django.request import DjangoRequest
+from penstock.integrations.django.settings import configured
+from penstock.integrations.views import OF_A_SITE, finish, finish_async
+
+GetResponse = Callable[[HttpRequest], Any]
+
+
+class PenstockMiddleware:
+    """Limits requests by ``settings.PENSTOCK``: all that a `Checkpoint` takes, and
+
+    - ``fallback``: a view that answers instead of 429, such as from a cache
+    - ``defer``, ``defer_body``: see `penstock.integrations.defer`
+
+    Put it behind ``AuthenticationMiddleware`` if limits are by user. With neither a
+    ``limit`` nor a ``gate`` it limits nothing, and tells of the limits of views, whatever
+    these answer. A view finds the `Outcome` in ``request.penstock``.
+    """
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+        self._asynchronous: bool = iscoroutinefunction(get_response)
+        if self._asynchronous:
+            markcoroutinefunction(self)
+        self._door = _door(self._asynchronous)
+
+    def __call__(self, native: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        if self._asynchronous:
+            return self._call_async(native)
+        turn = Turn(native)
+        instead = None
+        if self._door is not None:
+            instead = finish(self._door.flow(DjangoRequest(native), turn.pending, native), wait)
+        response: HttpResponseBase = self.get_response(native) if instead is None else instead
+        wait_for_all(turn.done(response))
+        return response
+
+    async def _call_async(self, native: HttpRequest) -> HttpResponseBase:
+        turn = Turn(native)
+        instead = None
+        if self._door is not None:
+            flow = self._door.flow(DjangoRequest(native), turn.pending, native)
+            instead = await finish_async(flow)
+        response: HttpResponseBase = await self.get_response(native) if instead is None else instead
+        await await_all(turn.done(response))
+        return response
+
+    def process_exception(self, native: HttpRequest, error: Exception) -> None:
+        """Django asks whether we have an answer to it; we only remember it."""
+        setattr(native, ERROR, error)
+
+
+def _door(asynchronous: bool) -> DjangoDoor | None:
+    options = configured()
+    if options.keys() <= set(OF_A_SITE):
+        return None
+    try:
+        return DjangoDoor(asynchronous=asynchronous, **options)
+    except (TypeError, ValueError, OSError, PenstockError) as error:
+        raise ImproperlyConfigured(f"PENSTOCK: {error}") from error
