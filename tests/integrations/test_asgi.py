@@ -58,7 +58,7 @@ async def call(app: Any, asked: dict[str, Any] | None = None, body: bytes = b"")
 
 
 async def statuses(app: Any, *scopes: dict[str, Any]) -> list[int]:
-    return [(await call(app, each))[0]["status"] for each in scopes]
+    return [(await call(app, dict(each)))[0]["status"] for each in scopes]
 
 
 def header(sent: list[Any], name: str) -> str | None:
@@ -105,12 +105,11 @@ def test_a_stream_streams() -> None:
 
     app = Starlette(routes=[Route("/", stream), Route("/go-on", go_on)])
     app.add_middleware(PenstockMiddleware, limit="10/minute")
-    with uvicorn_server(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
-        with client.stream("GET", "/") as response:
-            chunks = response.iter_raw()
-            assert next(chunks) == b"first"  # it is here before there is a second
-            httpx.get(f"http://127.0.0.1:{port}/go-on")
-            assert b"".join(chunks) == b"second"
+    with uvicorn_server(app) as port, httpx.stream("GET", f"http://127.0.0.1:{port}") as response:
+        chunks = response.iter_raw()
+        assert next(chunks) == b"first"  # it is here before there is a second
+        httpx.get(f"http://127.0.0.1:{port}/go-on")
+        assert b"".join(chunks) == b"second"
 
 
 async def test_other_kinds_of_scope_pass_untouched() -> None:
@@ -124,6 +123,19 @@ async def test_other_kinds_of_scope_pass_untouched() -> None:
         asked = {"type": kind}
         await middleware(asked, call, ask)  # type: ignore[arg-type]  # two objects to know again
         assert seen.pop() == (asked, call, ask)
+
+
+async def test_two_of_us_tell_in_one_set_of_fields() -> None:
+    inner = PenstockMiddleware(hello, limit="2/hour", name="inner")
+    app = PenstockMiddleware(inner, limit="9/hour", name="outer")
+    sent = await call(app)
+    assert [n for n, _ in sent[0]["headers"]].count(b"ratelimit") == 1
+    assert header(sent, "ratelimit") == '"inner";r=1;t=1800, "outer";r=8;t=400'
+    await call(app)
+    sent = await call(app)
+    assert sent[0]["status"] == 429
+    assert [n for n, _ in sent[0]["headers"]].count(b"x-ratelimit-limit") == 1
+    assert header(sent, "x-ratelimit-limit") == "2"
 
 
 # Websockets ----------------------------------------------------------------------------------
@@ -298,8 +310,8 @@ async def test_a_deferred_request_is_kept_whole(asynchronous: bool) -> None:
     defer = put_async if asynchronous else put
     app = PenstockMiddleware(hello, limit="1/hour", defer=defer, defer_body=10)
     asked = scope("/work", "POST", [(b"content-type", b"text/plain")])
-    await call(app, asked)
-    sent = await call(app, asked, b"all of it")
+    await call(app, dict(asked))
+    sent = await call(app, dict(asked), b"all of it")
     assert sent[0]["status"] == 202
     assert header(sent, "location") == "/jobs/1"
     assert json.loads(sent[1]["body"]) == {

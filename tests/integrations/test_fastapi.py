@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Response, WebSocket
 from fastapi.responses import JSONResponse, StreamingResponse
-from integrations.serving import ask, uvicorn_server
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from integrations.serving import ask, uvicorn_server
+from penstock import MemoryStore
 from penstock.integrations import Request, by_header, by_ip, by_route
 from penstock.integrations.asgi import PenstockMiddleware
 from penstock.integrations.fastapi import LimitFields, RateLimited, limit
@@ -183,3 +184,16 @@ def test_a_handler_of_ones_own_answers_first() -> None:
         answers = [ask(port, "/search") for _ in range(3)]
     assert (answers[2].status, answers[2].body) == (418, b"tea?")
     assert answers[2].header("Retry-After") == "1800"
+
+
+def test_in_one_store_a_name_tells_limits_apart() -> None:
+    app, store = FastAPI(), MemoryStore()
+
+    def hello() -> str:
+        return "hello"
+
+    for path, options in (("/a", {"name": "a"}), ("/b", {"name": "b"}), ("/c", {"name": "b"})):
+        dependency = Depends(limit("1/hour", store=store, **options))
+        app.get(path, dependencies=[dependency])(hello)
+    with uvicorn_server(app) as port:
+        assert [ask(port, path).status for path in ("/a", "/b", "/c", "/a")] == [200, 200, 429, 429]

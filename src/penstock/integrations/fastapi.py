@@ -22,12 +22,14 @@ from fastapi import HTTPException, Request, Response, WebSocketException
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import HTTPConnection
 
-from penstock.integrations.asgi.fields import PENDING, LimitFields
+from penstock.integrations.asgi.fields import LimitFields
 from penstock.integrations.asgi.limit import POLICY_VIOLATION
 from penstock.integrations.asgi.request import AsgiRequest
 from penstock.integrations.checkpoint import Checkpoint, LimitFunction, Limits
 from penstock.integrations.http import Answer
+from penstock.integrations.keys import by_ip, combined
 from penstock.integrations.outcome import Outcome
+from penstock.integrations.pending import PENDING
 from penstock.integrations.request import Response as Answered
 
 __all__ = ["LimitFields", "RateLimited", "limit"]
@@ -50,8 +52,12 @@ def limit(
     """A dependency that refuses with 429; a websocket is closed with 1008.
 
     Takes all that `Checkpoint` does. Every call of ``limit`` counts for itself: to share a
-    limit between routes, give them one and the same dependency.
+    limit between routes, give them one and the same dependency. In one ``store``, equal
+    limits count together, as the store cannot tell them apart; a ``name`` does.
     """
+    if "name" in options and options.get("gate") is None:
+        name, key = options["name"], options.get("key", by_ip)
+        options["key"] = combined(lambda request: name, key)
     checkpoint = Checkpoint(asynchronous=True, limit=limit, **options)
 
     # FastAPI reads these types when it runs, and finds them by name in this module.

@@ -1,22 +1,12 @@
-"""The headers of a response, told by all who had a say in its request.
-
-A middleware may count a request, and then a dependency of the route. Their limits are told
-in one set of fields, by the outermost of us.
-"""
+"""The headers of a response, told by all who had a say in its request; see `pending`."""
 
 from __future__ import annotations
 
 from penstock.integrations.asgi.request import App, Message, Receive, Scope, Send, encoded
-from penstock.integrations.checkpoint import Checkpoint
-from penstock.integrations.http import NAMES, fields
-from penstock.integrations.outcome import Outcome
+from penstock.integrations.pending import OURS, PENDING, Pending, Settling, fields_of
 from penstock.integrations.request import Response
 
-# In the scope: who else had a say, since there is somebody to tell of them.
-PENDING = "penstock.pending"
-Pending = list[tuple[Checkpoint, Outcome]]
-
-_OURS = frozenset(name.lower().encode() for name in NAMES)
+_OURS = frozenset(name.encode() for name in OURS)
 
 
 class LimitFields:
@@ -46,8 +36,7 @@ async def telling(pending: Pending, app: App, scope: Scope, receive: Receive, se
             return await send(message)
         started = True
         await send(with_fields(message, pending))
-        await settle(pending, message)
-        return None
+        return await settle(pending, message)
 
     try:
         await app(scope, receive, tell)
@@ -59,34 +48,29 @@ async def telling(pending: Pending, app: App, scope: Scope, receive: Receive, se
 
 def with_fields(message: Message, pending: Pending) -> Message:
     """The message, telling of all limits, and of none twice."""
-    headers = list(message.get("headers", ()))
-    if len(pending) == 1:
-        checkpoint, outcome = pending[0]
-        told = outcome.told
-    elif pending:
-        checkpoint = pending[0][0]
-        told = [each for _, outcome in pending for each in outcome.told]
-    else:
+    if not pending:
         return message
+    headers = message.get("headers", ())
     if len(pending) > 1 or not pending[-1][1].allowed:
         headers = [header for header in headers if header[0].lower() not in _OURS]
-    headers += encoded(fields(told, checkpoint.now(), checkpoint.fields))
-    return {**message, "headers": headers}
+    return {**message, "headers": [*headers, *encoded(fields_of(pending))]}
 
 
 async def settle(pending: Pending, message: Message) -> None:
     """By the status of the response, for those who asked."""
-    if all(checkpoint.count_when is None for checkpoint, _ in pending):
-        return None
+    for checkpoint, _ in pending:
+        if checkpoint.count_when is not None:
+            break
+    else:
+        return
     if message["type"] == "websocket.accept":
-        return await _settle(pending, Response(101, {}))
+        await _settle(pending, Response(101, {}))
+        return
     pairs = message.get("headers", ())
     headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in pairs}
-    return await _settle(pending, Response(message["status"], headers))
+    await _settle(pending, Response(message["status"], headers))
 
 
 async def _settle(pending: Pending, response: Response) -> None:
-    for checkpoint, outcome in pending:
-        waiting = checkpoint.settle(outcome, response)
-        if waiting is not None:
-            await waiting
+    for waiting in Settling(pending).settle(response):
+        await waiting

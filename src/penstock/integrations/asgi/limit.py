@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.integrations import http
-from penstock.integrations.asgi.fields import Pending, telling
+from penstock.integrations.asgi.fields import telling
 from penstock.integrations.asgi.request import (
     App,
     AsgiRequest,
@@ -23,6 +23,7 @@ from penstock.integrations.asgi.request import (
 from penstock.integrations.checkpoint import Checkpoint
 from penstock.integrations.defer import Defer, Deferred, check_defer, place_of
 from penstock.integrations.outcome import Outcome
+from penstock.integrations.pending import PENDING, Pending
 
 POLICY_VIOLATION = 1008  # RFC 6455
 
@@ -71,8 +72,13 @@ class PenstockMiddleware:
             if outcome is None:
                 return await self._app(scope, receive, send)
             scope["penstock"] = outcome
+            pending: Pending | None = scope.get(PENDING)
+            if pending is not None:  # another of us is further out, and tells
+                pending.append((self._checkpoint, outcome))
             if outcome.allowed:
-                pending: Pending = [(self._checkpoint, outcome)]
+                if pending is not None:
+                    return await self._app(scope, receive, send)
+                pending = [(self._checkpoint, outcome)]
                 return await telling(pending, self._app, scope, receive, send)
             if kind == "websocket":
                 return await self._close(outcome, scope, receive, send)
