@@ -17,9 +17,13 @@ import penstock.testing
 SOURCE = Path(penstock.__file__).parent
 
 NAMES = [
+    "AsyncConcurrencyLimiter",
     "AsyncGate",
     "AsyncLimiter",
+    "CircuitBreaker",
+    "CircuitOpen",
     "Clock",
+    "ConcurrencyLimiter",
     "Decision",
     "Descriptor",
     "ForeignValue",
@@ -30,8 +34,10 @@ NAMES = [
     "LimitError",
     "LimitExceeded",
     "Limiter",
+    "LineFull",
     "MemoryStore",
     "MonotonicClock",
+    "NoSlot",
     "PenstockError",
     "RulesError",
     "SharedMemoryStore",
@@ -40,6 +46,7 @@ NAMES = [
     "StoreUnavailable",
     "UnsupportedLimit",
     "Verdict",
+    "WaitedTooLong",
     "WallClock",
     "__version__",
 ]

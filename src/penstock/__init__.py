@@ -10,20 +10,26 @@ True
 from penstock import _mode as _mode  # first: it decides which core the others find
 from penstock._version import __version__
 from penstock.async_limiter import AsyncLimiter
+from penstock.breaker import CircuitBreaker
 from penstock.clock import Clock, MonotonicClock, WallClock
+from penstock.concurrency import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from penstock.decision import Decision
 from penstock.errors import (
+    CircuitOpen,
     ForeignValue,
     InvalidCost,
     InvalidKey,
     LimitError,
     LimitExceeded,
+    LineFull,
+    NoSlot,
     PenstockError,
     RulesError,
     StoreError,
     StoreFileError,
     StoreUnavailable,
     UnsupportedLimit,
+    WaitedTooLong,
 )
 from penstock.gate import AsyncGate, Gate
 from penstock.limit import Limit
@@ -33,9 +39,13 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.shared import SharedMemoryStore
 
 __all__ = [
+    "AsyncConcurrencyLimiter",
     "AsyncGate",
     "AsyncLimiter",
+    "CircuitBreaker",
+    "CircuitOpen",
     "Clock",
+    "ConcurrencyLimiter",
     "Decision",
     "Descriptor",
     "ForeignValue",
@@ -46,8 +56,10 @@ __all__ = [
     "LimitError",
     "LimitExceeded",
     "Limiter",
+    "LineFull",
     "MemoryStore",
     "MonotonicClock",
+    "NoSlot",
     "PenstockError",
     "RulesError",
     "SharedMemoryStore",
@@ -56,6 +68,7 @@ __all__ = [
     "StoreUnavailable",
     "UnsupportedLimit",
     "Verdict",
+    "WaitedTooLong",
     "WallClock",
     "__version__",
 ]

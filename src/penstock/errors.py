@@ -13,6 +13,10 @@
      |    +-- ForeignValue             a key in a shared store that holds something else
      +-- RulesError     (ValueError)   rules that cannot be used; lists all problems
      +-- LimitExceeded                 a guarded call was refused; carries the Decision
+     +-- CircuitOpen                   a call was not made: its circuit breaker is open
+     +-- NoSlot                        a call could not run beside those that are running
+          +-- LineFull                 there was no place to wait, or no time
+          +-- WaitedTooLong  (TimeoutError)   its time was up before its turn came
 """
 
 from __future__ import annotations
@@ -95,3 +99,49 @@ class LimitExceeded(PenstockError):
     def __reduce__(self) -> tuple[type[LimitExceeded], tuple[str, Decision]]:
         """It may have to come back from another process."""
         return LimitExceeded, (self.key, self.decision)
+
+
+class CircuitOpen(PenstockError):
+    """A call was not made, because its circuit breaker is open.
+
+    ``name`` is the breaker's, ``reason`` what opened it, ``retry_after`` the seconds until
+    a call may pass again.
+    """
+
+    def __init__(self, name: str, retry_after: float, reason: str) -> None:
+        self.name = name
+        self.retry_after = retry_after
+        self.reason = reason
+        super().__init__(f"{name!r} is open: {reason}; retry after {retry_after:.3f} s")
+
+    def __reduce__(self) -> tuple[type[CircuitOpen], tuple[str, float, str]]:
+        """It may have to come back from another process."""
+        return CircuitOpen, (self.name, self.retry_after, self.reason)
+
+
+class NoSlot(PenstockError):
+    """A call could not run beside those that are running.
+
+    ``key`` says for which slots, ``running`` and ``waiting`` how many had one and stood in
+    the line, ``reason`` why there was none. `LineFull` and `WaitedTooLong` are what mostly
+    happens; `NoSlot` itself is raised where the slots of a fleet cannot be counted.
+    """
+
+    def __init__(self, key: str, running: int, waiting: int, reason: str) -> None:
+        self.key = key
+        self.running = running
+        self.waiting = waiting
+        self.reason = reason
+        super().__init__(f"no slot for {key!r}, {running} running, {waiting} waiting: {reason}")
+
+    def __reduce__(self) -> tuple[type[NoSlot], tuple[str, int, int, str]]:
+        """It may have to come back from another process."""
+        return type(self), (self.key, self.running, self.waiting, self.reason)
+
+
+class LineFull(NoSlot):
+    """There was no place in the line, or no time to wait in it, or somebody took the place."""
+
+
+class WaitedTooLong(NoSlot, TimeoutError):
+    """The time to wait was up before a slot was free."""

@@ -1,0 +1,115 @@
+"""Waiting for a slot, written once for threads and for tasks.
+
+A flow is a generator. It yields what it needs done, a `Pause` or an `Ask` of the shared
+store, and two small drivers do it, one blocking, one awaiting. A flow holds nothing: who
+is interrupted, at whatever point, takes the place to the desk, which knows what it has at
+that moment, a place in the line or the slot that it was handed just before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from penstock.clock import Clock, MonotonicClock, WallClock
+from penstock.concurrency.desk import Desk
+from penstock.concurrency.line import Place, Stage
+from penstock.drivers import _await_call as await_call
+from penstock.line import TaskTicket, ThreadTicket, Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the shared store for a slot, and hand out what it says; for how long not to ask."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait so long (``None``: for ever) or until the ticket is called."""
+
+    clock: Clock
+    ticket: Ticket
+    nanoseconds: int | None
+
+
+Flow = Generator[Ask | Pause, int | None, None]
+
+
+def wait(desk: Desk, place: Place, timeout: int | None) -> Flow:
+    """Until it has its slot. It has come to the desk and was not let in at once."""
+    clock, ticket = desk.clock, place.ticket
+    assert ticket is not None
+    pause: int | None
+    while True:
+        pause = None
+        if place.asks and place.stage in (Stage.NEW, Stage.WAITING):
+            pause = yield Ask(place)
+        if place.stage is Stage.RUNNING:
+            return
+        if place.stage is not Stage.WAITING:
+            raise desk.refusal(place)
+        if timeout is not None:
+            waited = clock.now() - place.arrived
+            if waited >= timeout:
+                desk.give_up(place, waited)
+                continue
+            pause = timeout - waited if pause is None else min(pause, timeout - waited)
+        yield Pause(clock, ticket, pause)
+
+
+def drive(desk: Desk, flow: Flow) -> None:
+    """Run a flow to its end, blocking."""
+    answer: int | None = None
+    try:
+        while True:
+            step = flow.send(answer)
+            answer = None
+            if isinstance(step, Ask):
+                answer = desk.ask(step.place)
+            else:
+                _sleep(step)
+    except StopIteration:
+        return
+
+
+async def drive_async(desk: Desk, flow: Flow) -> None:
+    """Run a flow to its end, suspending."""
+    answer: int | None = None
+    try:
+        while True:
+            step = flow.send(answer)
+            answer = None
+            if isinstance(step, Ask):
+                answer = await desk.ask_async(step.place)
+            else:
+                await _sleep_async(step)
+    except StopIteration:
+        return
+
+
+def _sleep(pause: Pause) -> None:
+    assert isinstance(pause.ticket, ThreadTicket)
+    await_call(pause.ticket, pause.clock, pause.nanoseconds)
+
+
+async def _sleep_async(pause: Pause) -> None:
+    """A timer calls the ticket, too: a task for each would cost more than all else here."""
+    ticket = pause.ticket
+    assert isinstance(ticket, TaskTicket)
+    if pause.nanoseconds is None:
+        await ticket.wait()
+        return
+    seconds = pause.nanoseconds / 1e9
+    timer: asyncio.TimerHandle | asyncio.Task[None]
+    if isinstance(pause.clock, (MonotonicClock, WallClock)):
+        timer = asyncio.get_running_loop().call_later(seconds, ticket.call)
+    else:
+        timer = asyncio.ensure_future(pause.clock.sleep_async(seconds))
+        timer.add_done_callback(lambda _: ticket.call())
+    try:
+        await ticket.wait()
+    finally:
+        timer.cancel()

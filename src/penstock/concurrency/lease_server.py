@@ -1,0 +1,235 @@
+"""LeaseServer: calls the script of the leases in Redis or Valkey, for threads and tasks.
+
+Connections are redis-py's, made from the store's own settings; a client of its own for each
+event loop, and one for all threads. The script's calls may all be sent twice, so a
+connection that turns out to be dead costs nothing but a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import threading
+import weakref
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from importlib import resources
+from typing import Any
+
+from redis.exceptions import ConnectionError, NoScriptError, ResponseError
+
+from penstock.breaker import CircuitBreaker, CircuitChanged
+from penstock.circuit import CLOSED, OPEN
+from penstock.clock import Clock
+from penstock.concurrency.leases import LeaseFlow, Request
+from penstock.errors import ForeignValue, StoreError, StoreUnavailable
+from penstock.events import Event, Hooks, StoreDown, StoreUp
+from penstock.stores.redis import RedisStore
+from penstock.stores.redis.trouble import Trouble, trouble
+
+logger = logging.getLogger("penstock.concurrency")
+
+_SCRIPT = resources.files("penstock.concurrency").joinpath("leases.lua").read_text()
+_SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
+# More at once would open more connections than leases need.
+_AT_ONCE = 8
+
+
+class NotAsked(StoreUnavailable):
+    """Nothing was sent, as the server does not answer these days."""
+
+
+class LeaseServer:
+    """The server, the connections to it, and whether it is asked at all."""
+
+    def __init__(self, store: RedisStore, timeout: float, clock: Clock, hooks: Hooks) -> None:
+        self.name = store._name
+        self._store = store
+        self._timeout = timeout
+        self._clock = clock
+        self._hooks = hooks
+        self._inherited: list[Any] = []
+        self._clean()
+
+    def _clean(self) -> None:
+        self._down_since = 0
+        self._breaker = CircuitBreaker(
+            failures=1, ratio=0, pause="50ms", longest_pause="1s", name=self.name,
+            clock=self._clock,
+        )  # fmt: skip
+        self._breaker.subscribe(self._changed)
+        self._starting = threading.Lock()
+        self._client: Any = None
+        self._turns = threading.BoundedSemaphore(_AT_ONCE)
+        self._clients: weakref.WeakKeyDictionary[Any, tuple[Any, asyncio.Semaphore]]
+        self._clients = weakref.WeakKeyDictionary()
+
+    @property
+    def is_down(self) -> bool:
+        return self._breaker.state != CLOSED
+
+    # Flows -------------------------------------------------------------------------------
+
+    def run(self, flow: LeaseFlow) -> Any:
+        """Run a flow to its end, blocking. What interrupts it is thrown into it."""
+        try:
+            request = next(flow)
+            while True:
+                try:
+                    answer = self._call(request)
+                except BaseException as error:
+                    request = flow.throw(error)
+                else:
+                    request = flow.send(answer)
+        except StopIteration as end:
+            return end.value
+
+    async def run_async(self, flow: LeaseFlow) -> Any:
+        """Run a flow to its end, suspending."""
+        try:
+            request = next(flow)
+            while True:
+                try:
+                    answer = await self._call_async(request)
+                except BaseException as error:
+                    request = flow.throw(error)
+                else:
+                    request = flow.send(answer)
+        except StopIteration as end:
+            return end.value
+
+    def _call(self, request: Request) -> Any:
+        with self._watched(request), self._turns:
+            client, talk = self._client_of_threads(), _talk(request)
+            try:
+                command = next(talk)
+                while True:
+                    try:
+                        answer = getattr(client, command[0])(*command[1:])
+                    except Exception as error:
+                        command = talk.throw(error)
+                    else:
+                        command = talk.send(answer)
+            except StopIteration as end:
+                return end.value
+
+    async def _call_async(self, request: Request) -> Any:
+        client, turns = self._client_of_loop()
+        with self._watched(request):
+            async with turns:
+                talk = _talk(request)
+                try:
+                    command = next(talk)
+                    while True:
+                        try:
+                            answer = await getattr(client, command[0])(*command[1:])
+                        except Exception as error:
+                            command = talk.throw(error)
+                        else:
+                            command = talk.send(answer)
+                except StopIteration as end:
+                    return end.value
+
+    @contextmanager
+    def _watched(self, request: Request) -> Iterator[None]:
+        """Counts how it went; what went wrong becomes one of the errors that mean something."""
+        breaker, permit = self._breaker, None
+        if not request.insists:
+            permit = breaker.allows()
+            if permit is None:
+                raise NotAsked(f"{self.name}: {breaker.reason}")
+        try:
+            yield
+        except Exception as error:  # redis-py lets many kinds through
+            ours = _answered_error(error, request)
+            if ours is not None:
+                breaker.succeeded(permit)
+                raise ours from error
+            reason = f"{error}" or type(error).__name__
+            reason = self._store._settings.hide(reason)
+            breaker.failed(permit, reason)
+            raise StoreUnavailable(f"{self.name}: {reason}") from None
+        except BaseException:
+            breaker.gave_up(permit)
+            raise
+        if request.insists and breaker.state == OPEN:
+            breaker.close()
+        else:
+            breaker.succeeded(permit)
+
+    def _changed(self, event: Event) -> None:
+        assert isinstance(event, CircuitChanged)
+        if event.before == CLOSED:
+            self._down_since = self._clock.now()
+            logger.warning("%s is not asked for slots any more: %s", self.name, event.reason)
+            self._hooks.emit(StoreDown(self.name, event.reason))
+        elif event.state == CLOSED:
+            seconds = max(0, self._clock.now() - self._down_since) / 1e9
+            logger.warning("%s is asked for slots again after %.3f s", self.name, seconds)
+            self._hooks.emit(StoreUp(self.name, seconds))
+
+    # Connections -------------------------------------------------------------------------
+
+    def _client_of_threads(self) -> Any:
+        with self._starting:
+            if self._client is None:  # in a cluster, this connects
+                self._client = self._store.client(timeout=self._timeout)
+            return self._client
+
+    def _client_of_loop(self) -> tuple[Any, asyncio.Semaphore]:
+        loop = asyncio.get_running_loop()
+        found = self._clients.get(loop)
+        if found is None:
+            found = self._store.client_async(timeout=self._timeout), asyncio.Semaphore(_AT_ONCE)
+            self._clients[loop] = found
+        return found
+
+    def close(self) -> None:
+        with self._starting:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    async def close_async(self) -> None:
+        found = self._clients.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await found[0].aclose()
+
+    def start_over(self) -> None:
+        """In a forked child: connections of the parent are left as they are."""
+        self._inherited.append((self._client, dict(self._clients)))
+        self._clean()
+
+
+def _talk(request: Request) -> Generator[tuple[Any, ...], Any, Any]:
+    """Which commands to send, by the names that they have in redis-py."""
+    told = (len(request.keys), *request.keys, *request.args)
+    for last in (False, True):
+        try:
+            try:
+                return (yield "evalsha", _SHA, *told)
+            except NoScriptError:
+                return (yield "eval", _SCRIPT, *told)
+        except ConnectionError:
+            if last:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _answered_error(error: Exception, request: Request) -> StoreError | None:
+    """What is wrong with what was asked, and not with the server; none if it is the server."""
+    if isinstance(error, StoreError):
+        return error
+    if not isinstance(error, ResponseError):
+        return None
+    # Redis-py leaves out the first word where it is ERR.
+    text = str(error)
+    found = trouble(error)
+    if found is Trouble.WRONG:
+        found = trouble(ResponseError(f"ERR {text}")) if "script" in text else Trouble.UNAVAILABLE
+    if found is Trouble.FOREIGN:
+        return ForeignValue(f"{request.keys[0]!r} or a key beside it is not ours: {text}")
+    return (
+        StoreError(f"the script of the leases failed: {text}") if found is Trouble.WRONG else None
+    )

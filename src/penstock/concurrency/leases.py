@@ -1,0 +1,130 @@
+"""Leases: slots that are held in a shared store, for as long as they are renewed.
+
+A lease is believed until 0.98 of its time after the moment *before* it was asked for. The
+server counts from a later moment, so it gives the slot to somebody else only after its
+holder could know that it is lost; two in a hundred are left for clocks that do not run at
+the same speed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import secrets
+import socket
+import time
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock import keys
+from penstock.clock import Clock, MonotonicClock
+
+_BELIEVED = 98  # in a hundred
+
+
+class LeaseClock(MonotonicClock):
+    """Monotonic, and runs on while the machine sleeps, as the server's does."""
+
+    def now(self) -> int:
+        if hasattr(time, "CLOCK_BOOTTIME"):
+            return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        return time.monotonic_ns()
+
+
+class Lease:
+    """A slot of ``key`` that is held in the store as ``id``, if it is counted there.
+
+    ``home`` is the event loop whose task holds it; none if a thread does.
+    """
+
+    __slots__ = ("_clock", "_lost", "_until", "counted", "ended", "home", "id", "key", "owed_until")
+
+    def __init__(self, key: str, id: str, clock: Clock) -> None:
+        self.key = key
+        self.id = id
+        self.home: Any = None
+        self.counted = False
+        self.ended = False
+        self.owed_until = 0
+        self._clock = clock
+        self._until = 0
+        self._lost = False
+
+    def renewed(self, sent: int, length: int) -> None:
+        """The store has it, since some moment after ``sent``, for so long."""
+        if not self.lost:
+            self.counted = True
+            self._until = sent + length * _BELIEVED // 100
+
+    @property
+    def lost(self) -> bool:
+        """Whether its time has ever run out."""
+        if self.counted and self._clock.now() > self._until:
+            self._lost = True
+        return self._lost
+
+    def lose(self) -> None:
+        self._lost = True
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of the script."""
+
+    keys: tuple[bytes, ...]
+    args: tuple[Any, ...]
+    # Also while the store counts as down: what renews finds out first that it is back.
+    insists: bool = False
+
+
+# Yields requests, is sent their answers.
+LeaseFlow = Generator[Request, Any, Any]
+
+
+class Requests:
+    """Writes what is asked of the script; all names and numbers are made here."""
+
+    def __init__(self, prefix: str, classes: int, length: int) -> None:
+        self._prefix = prefix
+        self._classes = classes
+        self._length = length // 1000
+        self.start_over()
+
+    def start_over(self) -> None:
+        """A name for this process, readable where something hangs, and for nobody else."""
+        host = keys.part(socket.gethostname())
+        self._process = f"{host}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._numbers = itertools.count(1)
+
+    def new_id(self) -> str:
+        return f"{self._process}:{next(self._numbers)}"
+
+    def ask(self, lease: Lease, stay: int, number: int, rooms: Iterable[int]) -> Request:
+        """For a slot; ``number`` is of the class, ``rooms`` what each class may use.
+
+        If there is none, the process stands in the fleet's line for another ``stay``.
+        """
+        args = ("ask", lease.id, self._length, self._process, stay // 1000, number + 1, *rooms)
+        return Request(self._names(lease.key), args)
+
+    def renew(self, key: str, ids: Iterable[str], verb: str = "renew") -> Request:
+        return Request(self._names(key)[:2], (verb, self._length, *ids), insists=True)
+
+    def release(self, key: str, ids: Iterable[str], insists: bool = False) -> Request:
+        return Request(self._names(key)[:2], ("release", *ids), insists)
+
+    def _names(self, key: str) -> tuple[bytes, ...]:
+        """In one slot of a cluster: see `penstock.keys`."""
+        base = f"{self._prefix}:slots:{{{keys.last_part(key)}}}"
+        lines = (f"{base}:line{number + 1}" for number in range(self._classes))
+        return tuple(keys.encode(name) for name in (f"{base}:held", f"{base}:seen", *lines))
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that this is called from, if any."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,185 @@
+"""ConcurrencyLimiter: how many at once, for threads. `AsyncConcurrencyLimiter` for tasks."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Hashable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.clock import MONOTONIC, Clock
+from penstock.concurrency.decorate import By, in_slots
+from penstock.concurrency.desk import Desk, State
+from penstock.concurrency.rules import NORMAL, Rules, check_priority
+from penstock.concurrency.size import Size
+from penstock.concurrency.slot import AsyncSlot, Slot
+from penstock.durations import Duration
+from penstock.events import Hook, Hooks
+from penstock.guard import Key
+from penstock.request import timeout_ns
+from penstock.stores.base import Store, check_clock, check_key
+
+if TYPE_CHECKING:
+    from penstock.stores.redis import RedisStore
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EVERYBODY = "all"
+
+
+class ConcurrencyLimiter:
+    """At most ``limit`` run at once for each key; more may wait in a line.
+
+    - ``limit``: a number, or a `Size` that adapts
+    - ``waiting``: how many may stand in the line of a key; whoever comes then is refused
+    - ``patience``: so many seconds of waiting are worth one step of priority
+    - ``fair``: those with different ``by`` take turns
+    - ``shares``: which part of the slots a priority may use, as ``{LOW: 0.5, NORMAL: 0.9}``
+    - ``store``: a `RedisStore`, to share the slots with all who use the same server
+    - ``lease``: the slots of a process that dies come back after so long
+    - ``on_failure``: what happens while the store cannot be asked: ``"local"``, this process
+      has ``share`` of the slots; ``"open"``, everybody runs; ``"closed"``, nobody does
+
+    Threads and tasks may share one limiter, over any number of event loops.
+    """
+
+    def __init__(
+        self,
+        limit: int | Size,
+        *,
+        waiting: int = 0,
+        patience: Duration = 10.0,
+        fair: bool = False,
+        shares: Mapping[int, float] | None = None,
+        store: RedisStore | None = None,
+        lease: Duration = 10.0,
+        on_failure: str = "local",
+        share: float | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        rules = Rules(limit, waiting, patience, fair, shares)
+        self._hooks = Hooks()
+        clock = check_clock(clock) or MONOTONIC
+        if store is None:
+            self._desk = Desk(rules, clock)
+        else:
+            self._desk = _shared_desk(rules, clock, store, lease, on_failure, share, self._hooks)
+        _limiters.add(self)
+
+    def slot(
+        self,
+        key: str = EVERYBODY,
+        *,
+        priority: int = NORMAL,
+        by: Hashable = None,
+        timeout: float | None = None,
+    ) -> Slot:
+        """``with concurrency.slot(key):`` runs the block in a slot, or raises `NoSlot`.
+
+        It waits in the line for ``timeout`` seconds, or as long as it takes; with 0 it does
+        not wait. `LineFull` says that there was no place or no time to wait,
+        `WaitedTooLong` that the time was up.
+        """
+        return Slot(self._desk, *_checked(key, priority, by, timeout))
+
+    def limit(
+        self,
+        key: Key | None = None,
+        *,
+        priority: int = NORMAL,
+        by: By = None,
+        timeout: float | None = None,
+    ) -> Callable[[F], F]:
+        """Have a function run in a slot, sync or async; a call that gets none raises `NoSlot`.
+
+        ``key`` is a string, or a function that makes one of the call's arguments; by default
+        all calls of the function share one. ``by`` may be a function of them, too.
+        """
+        # What is wrong is an error here, not in the first call.
+        _checked(EVERYBODY, priority, None, timeout)
+        return in_slots(
+            key,
+            by,
+            lambda key, by: self.slot(key, priority=priority, by=by, timeout=timeout),
+            lambda key, by: self._slot_async(key, priority, by, timeout),
+        )
+
+    def state(self, key: str = EVERYBODY) -> State:
+        """How many run and wait now, in this process, and how many may run at once."""
+        return self._desk.state(check_key(key))
+
+    def subscribe(self, hook: Hook) -> None:
+        """Have ``hook`` called with what happens to shared slots: see `penstock.events`."""
+        self._hooks.add(hook)
+
+    def unsubscribe(self, hook: Hook) -> None:
+        """No longer."""
+        self._hooks.remove(hook)
+
+    def close(self) -> None:
+        """Let go of what sharing takes: connections of threads, and the renewing thread.
+
+        Nothing is shared without a ``store``, and then there is nothing to close. The store
+        is its owner's to close.
+        """
+        self._desk.close()
+
+    async def close_async(self) -> None:
+        """The same for the connections of this event loop."""
+        await self._desk.close_async()
+
+    def __enter__(self) -> ConcurrencyLimiter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"ConcurrencyLimiter({self._desk!r})"
+
+    def _slot_async(
+        self, key: str, priority: int, by: Hashable, timeout: float | None
+    ) -> AsyncSlot:
+        return AsyncSlot(self._desk, *_checked(key, priority, by, timeout))
+
+
+def _checked(
+    key: str, priority: int, by: Hashable, timeout: float | None
+) -> tuple[str, int, Hashable, int | None]:
+    try:
+        hash(by)
+    except TypeError:
+        raise TypeError(f"by is hashable, such as a user's name, not {by!r:.100}") from None
+    return check_key(key), check_priority(priority), by, timeout_ns(timeout)
+
+
+def _shared_desk(
+    rules: Rules,
+    clock: Clock,
+    store: Store,
+    lease: Duration,
+    on_failure: str,
+    share: float | None,
+    hooks: Hooks,
+) -> Desk:
+    # Here, as redis-py is needed by those only who have a store.
+    from penstock.concurrency.shared import shared_desk
+
+    return shared_desk(rules, clock, store, lease, on_failure, share, hooks)
+
+
+_limiters: weakref.WeakSet[ConcurrencyLimiter] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for limiter in [*_limiters]:
+        limiter._desk.start_over()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,97 @@
+"""Rules of a line: who stands before whom, and who may use how many of the slots.
+
+::
+
+    rank = arrived - priority * patience       the smallest goes first, ties by arrival
+    room = ceil(share of its priority * limit) a priority runs while fewer than that run
+
+One step of priority is worth ``patience`` seconds of waiting. A rank never changes while
+one waits, and those of newcomers grow with time, so everybody's turn comes: nobody who
+comes more than ``patience`` later goes before somebody of one step less.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import pairwise
+
+from penstock.concurrency.size import Size, as_size
+from penstock.durations import Duration, parse_duration
+from penstock.limit import check_share
+
+HIGH = 1
+NORMAL = 0
+LOW = -1
+
+
+class Rules:
+    """The options of a limiter, checked."""
+
+    __slots__ = ("_named", "_shares", "classes", "fair", "patience", "size", "waiting")
+
+    def __init__(
+        self,
+        limit: int | Size,
+        waiting: int = 0,
+        patience: Duration = 10.0,
+        fair: bool = False,
+        shares: Mapping[int, float] | None = None,
+    ) -> None:
+        if type(waiting) is not int or waiting < 0:
+            raise ValueError(
+                f"waiting is how many may stand in the line, a whole number such as 100,"
+                f" not {waiting!r}"
+            )
+        if not isinstance(fair, bool):
+            raise TypeError(f"fair is True or False, not {fair!r}")
+        self.size = as_size(limit)
+        self.waiting = waiting
+        self.patience = parse_duration(patience, "patience")
+        self.fair = fair
+        self._named, self._shares = _checked_shares(shares or {})
+        self.classes = len(self._shares)
+
+    @property
+    def limit(self) -> int:
+        """How many may run at once, now."""
+        return max(1, self.size.limit)
+
+    def rank(self, arrived: int, priority: int) -> int:
+        return arrived - priority * self.patience
+
+    def class_of(self, priority: int) -> int:
+        """The number of the share that a priority has; a larger one may use more."""
+        return bisect_left(self._named, priority)
+
+    def room(self, number: int, limit: int) -> int:
+        """How many of ``limit`` slots that class may use."""
+        share = self._shares[number]
+        return -(-limit * share.numerator // share.denominator)
+
+    def lowest(self, inside: int, limit: int) -> int:
+        """The lowest class that may still go in; ``classes`` if none."""
+        for number in range(self.classes):
+            if inside < self.room(number, limit):
+                return number
+        return self.classes
+
+
+def check_priority(priority: object) -> int:
+    if type(priority) is not int:
+        raise TypeError(f"priority is a whole number such as HIGH, NORMAL or LOW, not {priority!r}")
+    return priority
+
+
+def _checked_shares(shares: Mapping[int, float]) -> tuple[list[int], list[Fraction]]:
+    """The priorities that have one, in order, and the shares; the last is for all above."""
+    if not isinstance(shares, Mapping):
+        raise TypeError(f"shares is a dict such as {{LOW: 0.5, NORMAL: 0.9}}, not {shares!r}")
+    named = sorted(check_priority(priority) for priority in shares)
+    # Through its decimal digits: 0.1 is meant as a tenth, not as the nearest double.
+    parts = [Fraction(str(check_share(shares[priority]))) for priority in named]
+    for below, above in pairwise(parts):
+        if below > above:
+            raise ValueError(f"shares must not fall as priority rises: {dict(shares)!r}")
+    return named, [*parts, Fraction(1)]

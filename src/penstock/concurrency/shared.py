@@ -1,0 +1,199 @@
+"""SharedDesk: slots that a fleet shares, held as leases in Redis or Valkey.
+
+In the store, processes that wait stand in a line of their own, and each is granted one slot
+in its turn, so that a busy one does not keep its slots for ever.
+
+A grant must reach somebody whatever becomes of the one who asked. Where tasks ask, the call
+is a task of its own, which a cancelled caller leaves behind; and a call whose answer never
+came is followed by one that gives back what it may have been granted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.concurrency.asking import MILLISECOND, AskingDesk
+from penstock.concurrency.events import SlotDegraded
+from penstock.concurrency.lease_server import LeaseServer, NotAsked
+from penstock.concurrency.leases import Lease, LeaseClock, LeaseFlow, Requests, running_loop
+from penstock.concurrency.line import Place
+from penstock.concurrency.renewal import Renewal
+from penstock.concurrency.rules import Rules
+from penstock.concurrency.size import Fixed
+from penstock.durations import Duration, parse_duration
+from penstock.errors import StoreUnavailable
+from penstock.events import Hooks
+from penstock.limit import check_policy, check_share
+from penstock.stores.redis import RedisStore
+
+# So much later than it said, a process that waits counts as gone.
+LATE = 300 * MILLISECOND
+SHORTEST_LEASE = 500 * MILLISECOND
+LONGEST_ANSWER = 1.0  # seconds
+
+
+class SharedDesk(AskingDesk):
+    """Asks, gives back and renews."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        clock: Clock,
+        store: RedisStore,
+        length: int,
+        policy: str,
+        share: float,
+        hooks: Hooks,
+    ) -> None:
+        super().__init__(rules, clock, policy, share)
+        self._length = length
+        self._hooks = hooks
+        self._lease_clock = LeaseClock()
+        timeout = min(LONGEST_ANSWER, length / 4 / 1e9)
+        self._server = LeaseServer(store, timeout, self._lease_clock, hooks)
+        self._requests = Requests(store._prefix, rules.classes, length)
+        self._renewal = Renewal(self._server, self._requests, length, self._lease_clock, hooks)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_down(self) -> bool:
+        return self._server.is_down
+
+    def new_lease(self, key: str) -> Lease:
+        return Lease(key, self._requests.new_id(), self._lease_clock)
+
+    def keep(self, lease: Lease) -> None:
+        self._renewal.keep(lease)
+
+    def forget(self, lease: Lease) -> None:
+        self._renewal.forget(lease)
+
+    # Asking ------------------------------------------------------------------------------
+
+    def ask(self, place: Place) -> int | None:
+        pause: int | None = self._server.run(self._asking(place))
+        return pause
+
+    async def ask_async(self, place: Place) -> int | None:
+        pause: int | None = await asyncio.shield(self._start(self._asking(place)))
+        return pause
+
+    def _asking(self, place: Place) -> LeaseFlow:
+        """Ask for a slot, and hand it to whoever is first; for how long not to ask again."""
+        lease = self.new_lease(place.key)
+        lease.home = place.home
+        pause, number = self.plan(place)
+        stays = place.may_wait and self.rules.waiting > 0
+        limit = self.rules.limit
+        rooms = [self.rules.room(each, limit) for each in range(self.rules.classes)]
+        sent = self._lease_clock.now()
+        try:
+            granted, held, ahead = yield self._requests.ask(
+                lease, pause + LATE if stays else 0, number, rooms
+            )
+        except BaseException as error:
+            if not isinstance(error, NotAsked):
+                self._renewal.owe(lease)  # it may have been granted all the same
+            if not isinstance(error, StoreUnavailable):
+                raise
+            if self.failed(place, str(error)):
+                event = SlotDegraded(self._server.name, place.key, self.policy, str(error))
+                self._hooks.emit(event)
+            return pause
+        if not granted:
+            self.refused(place, ahead)
+            return round(pause * (0.5 + random.random() / 2))
+        lease.renewed(sent, self._length)
+        if not self.granted(place, lease, held):
+            yield from self._giving_back(lease)
+        return 0
+
+    # Giving back ---------------------------------------------------------------------------
+
+    def give_back(self, lease: Lease) -> None:
+        self._server.run(self._giving_back(lease))
+
+    async def give_back_async(self, lease: Lease) -> None:
+        await asyncio.shield(self._start(self._giving_back(lease)))
+
+    def give_back_later(self, lease: Lease) -> None:
+        if lease.home is None:
+            self.give_back(lease)
+        elif lease.home is running_loop():
+            self._start(self._giving_back(lease))
+        else:
+            self.forget(lease)  # its event loop is gone, and it ends with its time
+
+    def _giving_back(self, lease: Lease) -> LeaseFlow:
+        self.forget(lease)
+        try:
+            if lease.counted:
+                yield self._requests.release(lease.key, [lease.id])
+        except BaseException as error:
+            self._renewal.owe(lease)
+            if not isinstance(error, StoreUnavailable):
+                raise
+        finally:
+            self.ask_now(lease.key)
+
+    # Tasks, and the end ----------------------------------------------------------------------
+
+    def _start(self, flow: LeaseFlow) -> asyncio.Task[Any]:
+        """In a task of its own, which goes on when the caller's is cancelled."""
+        task = asyncio.get_running_loop().create_task(self._server.run_async(flow))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: whoever waits for it is told, and maybe nobody does
+
+    def close(self) -> None:
+        self._renewal.close()
+        self._server.close()
+
+    async def close_async(self) -> None:
+        loop = asyncio.get_running_loop()
+        while under_way := [task for task in self._tasks if task.get_loop() is loop]:
+            await asyncio.wait(under_way)
+        await self._renewal.close_async()
+        await self._server.close_async()
+
+    def start_over(self) -> None:
+        super().start_over()
+        self._tasks = set()
+        self._requests.start_over()
+        self._renewal.start_over()
+        self._server.start_over()
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}, store=<RedisStore {self._server.name}>"
+
+
+def shared_desk(
+    rules: Rules,
+    clock: Clock,
+    store: object,
+    lease: Duration,
+    on_failure: str,
+    share: float | None,
+    hooks: Hooks,
+) -> SharedDesk:
+    """A desk for the slots that all users of ``store`` share."""
+    if not isinstance(store, RedisStore):
+        raise TypeError(f"store is a RedisStore, which a fleet can share, not {store!r}")
+    if not isinstance(rules.size, Fixed):
+        raise TypeError(
+            "slots that a fleet shares are a number, such as 4: a size that adapts is worked out"
+            " by each process for itself"
+        )
+    length = parse_duration(lease, "lease")
+    if length < SHORTEST_LEASE:
+        raise ValueError(f"lease is at least 0.5 s, as it must be renewed in time, not {lease!r}")
+    part = store.fallback.share if share is None else check_share(share)
+    return SharedDesk(rules, clock, store, length, check_policy(on_failure), part, hooks)
