@@ -1,3 +1,4 @@
+# make serve   the service, on ports 8080 (HTTP) and 8081 (gRPC), with example rules
 # make demo    limits at work in the terminal
 # make test    the whole test suite, with the compiled core and without
 # make check   lint, formatting, types
@@ -13,9 +14,9 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE  := $(shell find src -name "*.py" -o -name "*.pyx" -o -name "*.pxd" -o -name "*.h") setup.py pyproject.toml
 ARGS  ?=
 
-.PHONY: help demo test check bench fuzz soak lock clean
+.PHONY: help serve demo test check bench fuzz soak lock clean
 help:
-	@sed -n 's/^# //p' Makefile | head -7
+	@sed -n 's/^# //p' Makefile | head -8
 
 # What is set up leaves a mark; a mark is made anew when what it stands for has changed.
 .make/venv: tools/environment.sh
@@ -32,12 +33,19 @@ help:
 	@$(PIP) install -r requirements/bench.lock
 	@touch $@
 
-.make/penstock: $(CORE) | .make/packages
+.make/library: tools/nghttp2.sh | .make/venv
+	@tools/nghttp2.sh .make/nghttp2
+	@touch $@
+
+.make/penstock: $(CORE) | .make/packages .make/library
 	@echo "setup: building Penstock"
 	@find src -name '*.so' -delete
 	@$(PIP) install --no-build-isolation --no-deps -e .
 	@$(BIN)/penstock --version
 	@touch $@
+
+serve: .make/penstock
+	@$(BIN)/penstock serve --rules examples/rules/api.yaml $(ARGS)
 
 demo: .make/penstock
 	@$(BIN)/penstock demo

@@ -3,10 +3,15 @@
 Every module of the core is optional: without gcc the package installs all the
 same and runs the same source uncompiled. A release build must not fall back
 unseen, so ``PENSTOCK_REQUIRE_COMPILED=1`` makes each of them required.
+
+gRPC over nghttp2 is an extension of its own, built where libnghttp2 is found; else
+the server uses grpcio.
 """
 
 import os
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -39,6 +44,42 @@ def extension(name: str) -> Extension:
     )
 
 
+def output(command: list[str], given: str = "") -> str | None:
+    """What a program says, or None where there is no such program, or it fails."""
+    try:
+        return subprocess.run(
+            command, input=given, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def nghttp2() -> list[Extension]:
+    """The extension over libnghttp2, if that is here: fetched by tools/nghttp2.sh, or installed."""
+    folder = "src/penstock/server/wires/h2"
+    found = Extension(
+        "penstock.server.wires.h2._nghttp2",
+        [f"{folder}/_nghttp2.pyx"],
+        depends=[str(path.relative_to(HERE)) for path in sorted((HERE / folder).glob("*.h"))],
+        extra_compile_args=["-O3", "-g0", "-Wno-unused-function"],
+        include_dirs=[folder],
+        libraries=["nghttp2"],
+    )
+    fetched = HERE / ".make/nghttp2/usr"
+    if (fetched / "include/nghttp2/nghttp2.h").exists():
+        folders = [str(path.parent) for path in fetched.glob("lib/**/libnghttp2.so")]
+        found.include_dirs.append(str(fetched / "include"))
+        found.library_dirs = folders
+        found.runtime_library_dirs = folders
+        return [found]
+    flags = output(["pkg-config", "--cflags-only-I", "--libs-only-L", "libnghttp2"])
+    for flag in shlex.split(flags or ""):
+        (found.include_dirs if flag.startswith("-I") else found.library_dirs).append(flag[2:])
+    compiler = [*shlex.split(os.environ.get("CC", "cc")), *(f"-I{d}" for d in found.include_dirs)]
+    header = output([*compiler, "-E", "-xc", "-"], "#include <nghttp2/nghttp2.h>\n")
+    return [found] if header is not None else []
+
+
 class Build(build_ext):
     """Goes on without a module that cannot be built.
 
@@ -52,7 +93,7 @@ class Build(build_ext):
         except Exception as error:
             if REQUIRED:
                 raise
-            self.warn(f"{ext.name} was not compiled, its source will be used: {error}")
+            self.warn(f"{ext.name} was not compiled, Penstock does without it: {error}")
 
 
 DIRECTIVES = {
@@ -67,7 +108,7 @@ DIRECTIVES = {
 }
 
 modules = cythonize(
-    [extension(name) for name in core_modules()],
+    [*(extension(name) for name in core_modules()), *nghttp2()],
     build_dir="build/cython",
     include_path=["src"],
     nthreads=os.cpu_count() or 1,

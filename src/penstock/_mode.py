@@ -29,6 +29,9 @@ CORE = (
     "stores._memory",
     "stores._mapped",
     "limiter",
+    "server.rls",
+    "server.rls_answer",
+    "server.rls_quick",
 )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from penstock import _mode
 from penstock._version import __version__
-from penstock.cli import check, demo, explain
+from penstock.cli import check, demo, explain, serve
 
 DONE = 0
 BAD_ARGUMENTS = 2
@@ -35,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     demo.register(commands)
     check.register(commands)
     explain.register(commands)
+    serve.register(commands)
     return parser
 
 

@@ -1,0 +1,176 @@
+"""``penstock proxy``: stands in front of a server and limits what comes through."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.cli.arguments import Commands, add_merge_domains
+from penstock.durations import SECOND, parse_duration
+from penstock.errors import PenstockError
+from penstock.integrations.identity import FORWARDED, X_FORWARDED_FOR
+from penstock.limit import FAILURE_POLICIES
+
+if TYPE_CHECKING:
+    from penstock.gate import AsyncGate
+    from penstock.server.proxy.server import ProxyServer
+
+BAD_ARGUMENTS = 2
+
+
+def register(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "proxy",
+        help="stand in front of a server and limit what comes through",
+        description="A reverse proxy for those who have no gateway: passes requests on to one"
+        " server, as streams, and refuses what is over the limits of the rules.",
+        epilog="example: penstock proxy --upstream http://127.0.0.1:9000 --rules rules.yaml",
+    )
+    parser.add_argument(
+        "--upstream", required=True, metavar="URL",
+        help="the server: http://HOST:PORT, https://HOST:PORT or unix:PATH",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rules", required=True, action="append", metavar="PATH",
+        help="a file of rules, or a folder of them; may be given again",
+    )  # fmt: skip
+    parser.add_argument("--domain", help="which domain of the rules, where there are several")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:8080", metavar="ADDRESS",
+        help="HOST:PORT or unix:PATH (default: 127.0.0.1:8080)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--store", default="memory", metavar="STORE",
+        help="memory, shared:PATH (for several processes of this host) or a redis:// URL"
+        " (default: memory)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--on-failure", default="open", choices=FAILURE_POLICIES,
+        help="what is decided while Redis cannot be asked (default: open)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trusted", action="append", default=[], metavar="CIDR",
+        help="a network of proxies in front of this one, whose word is taken for a client's"
+        " address, or unix; may be given again",
+    )  # fmt: skip
+    parser.add_argument(
+        "--forwarded", default=X_FORWARDED_FOR, choices=(X_FORWARDED_FOR, FORWARDED),
+        help=f"the header that they write (default: {X_FORWARDED_FOR})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--exempt", action="append", default=[], metavar="PATH",
+        help="a path that is never counted, such as /health or '/static/*'; may be given again",
+    )  # fmt: skip
+    parser.add_argument("--shadow", action="store_true", help="decide and tell, and refuse nobody")
+    parser.add_argument(
+        "--timeout", default="60s", metavar="TIME",
+        help="the longest that the server may say nothing (default: 60s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--drain", default="10s", metavar="TIME",
+        help="the longest that open requests are waited for at the end (default: 10s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-watch", action="store_true", help="do not reload rules when their files change"
+    )
+    add_merge_domains(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        import httptools  # noqa: F401  # asked for here, to say what is missing
+    except ModuleNotFoundError:
+        print("penstock proxy needs httptools: pip install 'penstock[server]'", file=sys.stderr)
+        return BAD_ARGUMENTS
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    try:
+        with _gate(arguments) as gate, _Runner() as runner:
+            return runner.run(_serve(arguments, gate))
+    except (PenstockError, ValueError, TypeError) as error:
+        print(f"penstock proxy: {error}", file=sys.stderr)
+        return BAD_ARGUMENTS
+
+
+def _Runner() -> asyncio.Runner:
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
+@contextlib.contextmanager
+def _gate(arguments: argparse.Namespace) -> Iterator[AsyncGate]:
+    from penstock.gate import AsyncGate
+    from penstock.server.settings import Settings
+    from penstock.server.stores import open_store
+
+    settings = Settings(store=arguments.store, on_failure=arguments.on_failure)
+    with contextlib.closing(open_store(arguments.store, settings)) as store:
+        gate = AsyncGate.from_file(
+            *arguments.rules, store=store, merge_domains=arguments.merge_domains
+        )
+        with contextlib.closing(gate):
+            if not arguments.no_watch:
+                gate.watch()
+            yield gate  # type: ignore[misc]  # from_file makes what it was called on
+
+
+def _proxy(arguments: argparse.Namespace, gate: AsyncGate) -> ProxyServer:
+    from penstock.integrations.checkpoint import Checkpoint
+    from penstock.server.proxy.limits import ProxyLimits
+    from penstock.server.proxy.server import ProxyServer
+
+    checkpoint = Checkpoint(
+        asynchronous=True,
+        gate=gate,
+        domain=arguments.domain,
+        trusted=arguments.trusted,
+        forwarded=arguments.forwarded,
+        exempt=arguments.exempt,
+        shadow=arguments.shadow,
+    )
+    limits = ProxyLimits(response_time=parse_duration(arguments.timeout, "timeout") / SECOND)
+    return ProxyServer(checkpoint, arguments.upstream, limits=limits, forwarded=arguments.forwarded)
+
+
+async def _serve(arguments: argparse.Namespace, gate: AsyncGate) -> int:
+    from penstock.rules.compiled import all_rules
+    from penstock.server.listening import listen
+    from penstock.server.settings import address_of
+
+    proxy = _proxy(arguments, gate)
+    drain = parse_duration(arguments.drain, "drain") / SECOND
+    address = address_of(arguments.listen, "listen")
+    if address is None:
+        raise ValueError("listen is HOST:PORT or unix:PATH")
+    (socket,) = listen(address)
+    loop = asyncio.get_running_loop()
+    if isinstance(address, str):
+        server = await loop.create_unix_server(proxy.factory, sock=socket)
+        where = f"unix:{address}"
+    else:
+        server = await loop.create_server(proxy.factory, sock=socket)
+        host, port = socket.getsockname()[:2]
+        where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    stop = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop.set)
+    count = sum(1 for _ in all_rules(gate.rules))
+    rules = "1 rule" if count == 1 else f"{count} rules"
+    shadow = ", in shadow: nobody is refused" if arguments.shadow else ""
+    print(f"penstock proxy: {where} -> {proxy.pool.target}, {rules}{shadow}", flush=True)
+    await stop.wait()
+    server.close()
+    print("penstock proxy: finishing what is under way", flush=True)
+    await proxy.drain(drain)
+    return 0

@@ -1,0 +1,37 @@
+"""``penstock serve``: the service, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from penstock.cli.arguments import Commands
+from penstock.server.settings import SettingsError, add_flags, load
+
+BAD_SETTINGS = 2
+
+
+def register(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "serve",
+        help="answer Envoy, nginx and everybody else",
+        description="Serves rate limits over gRPC (Envoy's rate limit service) and HTTP. Every"
+        " option may also be given as PENSTOCK_... in the environment, or in a file (--config).",
+    )
+    add_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        from penstock.server.app import serve
+    except ModuleNotFoundError as error:
+        needs = f"penstock serve needs {error.name}: pip install 'penstock[server]'"
+        print(needs, file=sys.stderr)
+        return BAD_SETTINGS
+    try:
+        settings = load(vars(arguments))
+    except SettingsError as error:
+        print(f"penstock serve: {error}", file=sys.stderr)
+        return BAD_SETTINGS
+    return serve(settings)

@@ -1,0 +1,164 @@
+"""The names under which everything is told: one table, from which all else follows.
+
+Exposition, sums over processes, the reference page, the dashboard and the alert rules are
+all checked against it. A family says how the values of several processes become one::
+
+    SUM      counted in each process: added up, also of processes that are gone
+    MOST     the same event seen by each: the largest
+    LEAST    one bad is enough: the smallest
+    NEWEST   told alike by all: the latest
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+SUM, MOST, LEAST, NEWEST = "sum", "most", "least", "newest"
+
+# Upper bounds of the latency's buckets in seconds. A decision in memory takes some
+# microseconds, one over the network about a millisecond, a bad one a deadline.
+BOUNDS = (
+    0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
+    0.01, 0.025, 0.05, 0.1, 0.25, 1.0,
+)  # fmt: skip
+
+# Outcomes of a rule. They exclude each other, so that their sum is every decision.
+ALLOWED = "allowed"
+NEAR_LIMIT = "near_limit"
+OVERRUN = "overrun"
+REFUSED = "refused"
+SHADOWED = "shadowed"
+UNCOUNTED = "uncounted"
+OUTCOMES = (ALLOWED, NEAR_LIMIT, OVERRUN, REFUSED, SHADOWED, UNCOUNTED)
+
+# Where label sets above the bound are counted.
+OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric with its labels; ``bounded`` if a request could make up new label sets."""
+
+    name: str
+    kind: str
+    merge: str
+    labels: tuple[str, ...]
+    help: str
+    bounded: bool = False
+
+
+_RULE = ("domain", "rule")
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family(
+            "penstock_requests_total", COUNTER, SUM, ("domain", "outcome"),
+            "Requests: allowed or refused as a whole.", bounded=True,
+        ),
+        Family(
+            "penstock_decisions_total", COUNTER, SUM, (*_RULE, "outcome"),
+            "What each rule said: allowed, near_limit (allowed, above 80 % used), overrun "
+            "(allowed above a soft limit), refused, shadowed (over, let through) or uncounted.",
+            bounded=True,
+        ),
+        Family(
+            "penstock_detailed_decisions_total", COUNTER, SUM, (*_RULE, "values", "outcome"),
+            "The same by values of the descriptor, for rules with detailed_metric or "
+            "value_to_metric.", bounded=True,
+        ),
+        Family(
+            "penstock_without_rule_total", COUNTER, SUM, ("domain", "reason"),
+            "Descriptors that no rule spoke for, by reason.", bounded=True,
+        ),
+        Family(
+            "penstock_degraded_decisions_total", COUNTER, SUM, _RULE,
+            "Decisions made without the shared store, by its failure policy.", bounded=True,
+        ),
+        Family(
+            "penstock_decision_seconds", HISTOGRAM, SUM, ("domain",),
+            "Time from question to answer.", bounded=True,
+        ),
+        Family(
+            "penstock_folded_total", COUNTER, SUM, ("family",),
+            "What was counted under other because a family was full.",
+        ),
+        Family(
+            "penstock_limit_units", GAUGE, NEWEST, (*_RULE, "limit"),
+            "Configured: units a period.",
+        ),
+        Family(
+            "penstock_limit_period_seconds", GAUGE, NEWEST, (*_RULE, "limit"),
+            "Configured: the period.",
+        ),
+        Family(
+            "penstock_limit_burst_units", GAUGE, NEWEST, (*_RULE, "limit"),
+            "Configured: units that may come at once.",
+        ),
+        Family(
+            "penstock_limits_not_shown", GAUGE, NEWEST, (),
+            "Configured limits that are not told because there are too many.",
+        ),
+        Family("penstock_rules", GAUGE, NEWEST, (), "Rules in force."),
+        Family("penstock_rules_loaded_total", COUNTER, MOST, (), "Times that rules were loaded."),
+        Family(
+            "penstock_rules_rejected_total", COUNTER, MOST, (),
+            "Times that rules were wrong and the old ones stayed.",
+        ),
+        Family(
+            "penstock_rules_loaded_timestamp_seconds", GAUGE, LEAST, (),
+            "When the rules in force were loaded.",
+        ),
+        Family(
+            "penstock_rules_ok", GAUGE, LEAST, (),
+            "1 if the rules that were read last are in force, 0 if they were rejected.",
+        ),
+        Family(
+            "penstock_store_up", GAUGE, LEAST, ("store",),
+            "1 if a store is asked, 0 while its circuit breaker is open.",
+        ),
+        Family(
+            "penstock_store_downs_total", COUNTER, SUM, ("store",),
+            "Times that a store's circuit breaker opened.",
+        ),
+        Family(
+            "penstock_store_degraded_total", COUNTER, SUM, ("store", "verb", "policy"),
+            "Verbs that a store could not be asked and a failure policy answered.",
+        ),
+        Family(
+            "penstock_circuit_state", GAUGE, MOST, ("circuit",),
+            "Of a circuit breaker: 0 closed, 1 half-open, 2 open.",
+        ),
+        Family(
+            "penstock_refusals_anomalous", GAUGE, MOST, ("rule",),
+            "1 while refusals are far above their own recent history; rule all is all rules.",
+        ),
+        Family(
+            "penstock_anomalies_total", COUNTER, SUM, ("rule",),
+            "Times that refusals jumped.",
+        ),
+        Family(
+            "penstock_webhooks_total", COUNTER, SUM, ("outcome",),
+            "Messages to the webhook: sent, failed or dropped.",
+        ),
+        Family("penstock_info", GAUGE, MOST, ("version", "core"), "Always 1."),
+        Family("penstock_workers", GAUGE, SUM, (), "Processes that answer."),
+        Family(
+            "penstock_process_start_time_seconds", GAUGE, NEWEST, ("worker",),
+            "When a process started.",
+        ),
+        Family(
+            "penstock_process_cpu_seconds_total", COUNTER, SUM, ("worker",),
+            "Processor time of a process, over its restarts.",
+        ),
+        Family(
+            "penstock_process_resident_memory_bytes", GAUGE, NEWEST, ("worker",),
+            "Memory of a process.",
+        ),
+        Family(
+            "penstock_process_open_fds", GAUGE, NEWEST, ("worker",),
+            "Open file descriptors of a process.",
+        ),
+    )
+}  # fmt: skip

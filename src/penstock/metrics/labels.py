@@ -1,0 +1,67 @@
+"""Texts for labels and lists of keys: short, valid, and without personal data if so asked.
+
+What requests bring is theirs to choose, so its length is bounded here: a long text is cut
+and gets a digest, by which it can still be told from another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+Pair = tuple[str, str]
+
+LONGEST = 200
+_KEPT = 160
+_REMEMBERED = 4096
+
+
+def short(text: str) -> str:
+    """At most `LONGEST` characters that can be encoded."""
+    if len(text) > LONGEST:
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
+        text = f"{text[:_KEPT]}...{digest.hexdigest()}"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def plain(pairs: Sequence[Pair]) -> str:
+    """``plan=free|user=42``"""
+    if len(pairs) == 1:
+        key, value = pairs[0]
+        return short(f"{key}={value}")
+    return short("|".join([f"{key}={value}" for key, value in pairs]))
+
+
+class Hashed:
+    """The same with a digest in place of each value: ``plan=#6b1f...|user=#90c2...``.
+
+    Processes that are to be added up need the same ``salt``. Whoever knows it can find out
+    which key a digest stands for, by trying: keep it as you keep a password.
+    """
+
+    def __init__(self, salt: str | bytes) -> None:
+        if not isinstance(salt, (str, bytes)) or not salt:
+            raise ValueError(f"a salt is a non-empty text or bytes, not {type(salt).__name__}")
+        given = salt.encode() if isinstance(salt, str) else salt
+        # Of any length in, of the right length out.
+        key = hashlib.blake2b(given, digest_size=32).digest()
+
+        @lru_cache(_REMEMBERED)
+        def digest(value: str) -> str:
+            text = value.encode("utf-8", "surrogatepass")
+            return "#" + hashlib.blake2b(text, digest_size=8, key=key).hexdigest()
+
+        self._digest = digest
+
+    def __call__(self, pairs: Sequence[Pair]) -> str:
+        return short("|".join([f"{key}={self.value(value)}" for key, value in pairs]))
+
+    def value(self, value: str) -> str:
+        """What stands for one value."""
+        # A long one is not remembered: a few thousand of them would be much memory.
+        return self._digest(value) if len(value) <= LONGEST else self._digest.__wrapped__(value)

@@ -1,0 +1,103 @@
+"""The same counters for OpenTelemetry: instruments that are read when it exports.
+
+>>> from opentelemetry.sdk.metrics import MeterProvider
+>>> from penstock.metrics import Recorder
+>>> recorder = Recorder()
+>>> instrument(recorder.snapshot, MeterProvider())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+try:
+    from opentelemetry.metrics import (
+        CallbackOptions,
+        MeterProvider,
+        Observation,
+        get_meter_provider,
+    )
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"this needs {error.name}: pip install 'penstock[otel]'", name=error.name
+    ) from None
+
+from penstock._version import __version__
+from penstock.clock import MONOTONIC, SECOND, Clock
+from penstock.metrics.families import BOUNDS, COUNTER, FAMILIES, HISTOGRAM, Family
+from penstock.metrics.snapshot import Snapshot
+
+# All instruments are read one after the other: for so long they see one snapshot.
+_FRESH = SECOND // 10
+
+
+def instrument(
+    read: Callable[[], Snapshot], provider: MeterProvider | None = None, clock: Clock = MONOTONIC
+) -> None:
+    """Have everything that ``read`` tells exported by ``provider``, or by the global one.
+
+    OpenTelemetry has no histogram that can be read, so a histogram becomes counters:
+    ``..._bucket`` with the bound as ``le``, each with what is below it, and ``..._sum`` and
+    ``..._count``.
+    """
+    meter = (provider or get_meter_provider()).get_meter("penstock", __version__)
+    source = _Source(read, clock)
+    for family in FAMILIES.values():
+        if family.kind == HISTOGRAM:
+            for suffix in ("_bucket", "_sum", "_count"):
+                tell = source.histogram(family, suffix)
+                meter.create_observable_counter(
+                    family.name + suffix, [tell], description=family.help
+                )
+        elif family.kind == COUNTER:
+            meter.create_observable_counter(
+                family.name, [source.numbers(family)], description=family.help
+            )
+        else:
+            meter.create_observable_gauge(
+                family.name, [source.numbers(family)], description=family.help
+            )
+
+
+Tell = Callable[[CallbackOptions], Iterable[Observation]]
+
+
+class _Source:
+    def __init__(self, read: Callable[[], Snapshot], clock: Clock) -> None:
+        self._read = read
+        self._clock = clock
+        self._last: Snapshot | None = None
+        self._last_at = 0
+
+    def _snapshot(self) -> Snapshot:
+        now = self._clock.now()
+        if self._last is None or not 0 <= now - self._last_at < _FRESH:
+            self._last, self._last_at = self._read(), now
+        return self._last
+
+    def numbers(self, family: Family) -> Tell:
+        def tell(_: CallbackOptions) -> Iterator[Observation]:
+            for labels, value in self._snapshot().values.get(family.name, {}).items():
+                assert not isinstance(value, list)
+                yield Observation(value, dict(zip(family.labels, labels, strict=True)))
+
+        return tell
+
+    def histogram(self, family: Family, suffix: str) -> Tell:
+        def tell(_: CallbackOptions) -> Iterator[Observation]:
+            for labels, value in self._snapshot().values.get(family.name, {}).items():
+                assert isinstance(value, list)
+                *counts, total = value
+                named = dict(zip(family.labels, labels, strict=True))
+                if suffix == "_sum":
+                    yield Observation(total, named)
+                elif suffix == "_count":
+                    yield Observation(sum(counts), named)
+                else:
+                    below: float = 0
+                    for bound, count in zip((*BOUNDS, float("inf")), counts, strict=True):
+                        below += count
+                        le = "+Inf" if bound == float("inf") else f"{bound:g}"
+                        yield Observation(below, {**named, "le": le})
+
+        return tell

@@ -1,0 +1,86 @@
+"""The exposition for Prometheus: text, or OpenMetrics if it is asked for.
+
+The counters are Penstock's own, because ``labels().inc()`` of prometheus-client costs more
+than a decision; prometheus-client sees them through a collector and writes them down.
+
+>>> from prometheus_client import CollectorRegistry
+>>> from penstock.metrics import Recorder
+>>> recorder = Recorder()
+>>> registry = CollectorRegistry()
+>>> registry.register(Collector(recorder.snapshot))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+try:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import choose_encoder
+    from prometheus_client.metrics_core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        Metric,
+    )
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"this needs {error.name}: pip install 'penstock[server]'", name=error.name
+    ) from None
+
+from penstock.metrics.families import BOUNDS, COUNTER, FAMILIES, HISTOGRAM
+from penstock.metrics.snapshot import Labels, Snapshot, Value
+
+_BOUNDS = [*[f"{bound:g}" for bound in BOUNDS], "+Inf"]
+
+
+class Collector:
+    """For ``registry.register``. ``read`` gives the snapshot of the moment."""
+
+    def __init__(self, read: Callable[[], Snapshot]) -> None:
+        self._read = read
+
+    def describe(self) -> Iterator[Metric]:
+        """All families, empty: a registry need not look to know their names."""
+        return metrics(Snapshot(0))
+
+    def collect(self) -> Iterator[Metric]:
+        return metrics(self._read())
+
+
+def metrics(snapshot: Snapshot) -> Iterator[Metric]:
+    """Every family, also if nothing is known of it: who looks for a name finds it."""
+    for name, family in FAMILIES.items():
+        values = snapshot.values.get(name, {})
+        if family.kind == HISTOGRAM:
+            yield _histogram(name, family.help, family.labels, values)
+            continue
+        kind = CounterMetricFamily if family.kind == COUNTER else GaugeMetricFamily
+        metric = kind(name, family.help, labels=family.labels)
+        for labels, value in values.items():
+            assert not isinstance(value, list)
+            metric.add_metric(labels, value)
+        yield metric
+
+
+def _histogram(
+    name: str, text: str, names: Labels, values: dict[Labels, Value]
+) -> HistogramMetricFamily:
+    metric = HistogramMetricFamily(name, text, labels=names)
+    for labels, value in values.items():
+        assert isinstance(value, list)
+        *counts, total = value
+        below, buckets = 0.0, []
+        for bound, count in zip(_BOUNDS, counts, strict=True):
+            below += count
+            buckets.append((bound, below))
+        metric.add_metric(labels, buckets, total)
+    return metric
+
+
+def exposition(snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
+    """The body and the content type of an answer to a request with this ``Accept``."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector(lambda: snapshot))
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type

@@ -1,0 +1,84 @@
+"""From counters to a snapshot. Done when somebody looks; nothing here is in a hurry."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock import _mode
+from penstock._version import __version__
+from penstock.metrics.cells import DomainCell, RuleCell
+from penstock.metrics.families import ALLOWED, NEAR_LIMIT, OUTCOMES, REFUSED
+from penstock.metrics.labels import short
+from penstock.metrics.ruled import limit_rows, rule_ids
+from penstock.metrics.snapshot import Labels, Snapshot
+from penstock.rules.model import RuleSet
+from penstock.rules.verdict import UNMATCHED
+
+# Told also while they are zero, so that a graph begins where the counting does.
+_ALWAYS = (ALLOWED, NEAR_LIMIT, REFUSED)
+
+
+def tell_domains(out: Snapshot, cells: Iterable[DomainCell]) -> None:
+    for at in cells:
+        domain = short(at.domain)
+        latency = list(at.latency)
+        out.add("penstock_requests_total", (domain, ALLOWED), sum(latency) - at.refused)
+        out.add("penstock_requests_total", (domain, REFUSED), at.refused)
+        out.add("penstock_decision_seconds", (domain,), [*latency, at.seconds])
+        out.add("penstock_without_rule_total", (domain, UNMATCHED), at.unmatched)
+        for reason, count in list(at.reasons.items()):
+            out.add("penstock_without_rule_total", (domain, reason), count)
+
+
+def tell_rules(out: Snapshot, cells: Iterable[RuleCell]) -> None:
+    for cell in cells:
+        where = (short(cell.domain), short(cell.rule))
+        _tell_outcomes(out, "penstock_decisions_total", where, cell)
+        out.add("penstock_degraded_decisions_total", where, cell.degraded)
+
+
+def tell_details(out: Snapshot, cells: Iterable[RuleCell]) -> None:
+    for cell in cells:
+        where = (short(cell.domain), short(cell.rule), cell.values)
+        _tell_outcomes(out, "penstock_detailed_decisions_total", where, cell)
+
+
+def _tell_outcomes(out: Snapshot, name: str, where: Labels, cell: RuleCell) -> None:
+    for outcome in OUTCOMES:
+        count = getattr(cell, outcome)
+        if count or outcome in _ALWAYS:
+            out.add(name, (*where, outcome), count)
+
+
+def tell_limits(out: Snapshot, rules: RuleSet, most: int) -> None:
+    rows = list(limit_rows(rules))
+    for domain, rule, name, units, seconds, burst in rows[:most]:
+        where = (domain, rule, name)
+        out.set("penstock_limit_units", where, units)
+        out.set("penstock_limit_period_seconds", where, seconds)
+        out.set("penstock_limit_burst_units", where, burst)
+    out.set("penstock_limits_not_shown", (), max(0, len(rows) - most))
+    out.set("penstock_rules", (), sum(1 for _ in rule_ids(rules)))
+
+
+def tell_process(out: Snapshot, worker: str) -> None:
+    """Of the process that this runs in; memory and descriptors where the system tells them."""
+    core = "compiled" if _mode.COMPILED else "pure"
+    out.set("penstock_info", (__version__, core), 1)
+    out.set("penstock_workers", (), 1)
+    out.set("penstock_process_cpu_seconds_total", (worker,), time.process_time())
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        memory = pages * os.sysconf("SC_PAGE_SIZE")
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        started = time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
+        fds = len(os.listdir("/proc/self/fd")) - 1  # without the one that looks
+    except (OSError, ValueError, IndexError):
+        return
+    out.set("penstock_process_start_time_seconds", (worker,), round(started, 2))
+    out.set("penstock_process_resident_memory_bytes", (worker,), memory)
+    out.set("penstock_process_open_fds", (worker,), fds)

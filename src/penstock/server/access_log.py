@@ -1,0 +1,78 @@
+"""Access log: a line for decisions. Off unless asked for: it costs more than the decision.
+
+::
+
+    ... info penstock.access refused domain=api rule=api/user keys=["user=42"] ms=0.012 ...
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.metrics.labels import Pair, plain
+from penstock.rules.verdict import Verdict
+
+OFF, REFUSED, ALL = "off", "refused", "all"
+WHICH = (OFF, REFUSED, ALL)
+MOST_TOLD = 10  # descriptors of one request
+
+logger = logging.getLogger("penstock.access")
+
+
+class AccessLog:
+    """An observer of a `Service`. Its lines are of level info.
+
+    ``which``: ``"refused"`` or ``"all"``, or ``"off"``. ``sample``: the part of them that is
+    written, from 0 to 1. ``told``: how keys are shown, `plain` or `Hashed`.
+    """
+
+    def __init__(
+        self,
+        which: str = OFF,
+        sample: float = 1.0,
+        *,
+        told: Callable[[Sequence[Pair]], str] = plain,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        if which not in WHICH:
+            raise ValueError(f"an access log is one of {', '.join(WHICH)}, not {which!r:.50}")
+        if isinstance(sample, bool) or not isinstance(sample, (int, float)) or not 0 < sample <= 1:
+            raise ValueError(f"sample is a number above 0 and at most 1, not {sample!r:.50}")
+        self._which = which
+        self._sample = sample
+        self._told = told
+        self._chance = chance
+
+    def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
+        if self._which == OFF or (verdict.allowed and self._which == REFUSED):
+            return
+        if self._sample < 1 and self._chance() >= self._sample:
+            return
+        if logger.isEnabledFor(logging.INFO):
+            word = "allowed" if verdict.allowed else "refused"
+            logger.info(word, extra={"fields": self._fields(domain, verdict, seconds)})
+
+    def _fields(self, domain: str, verdict: Verdict, seconds: float) -> dict[str, Any]:
+        statuses = verdict.statuses
+        fields: dict[str, Any] = {
+            "domain": domain,
+            "keys": [self._told(status.pairs) for status in statuses[:MOST_TOLD]],
+            "ms": round(seconds * 1e3, 3),
+        }
+        if len(statuses) > MOST_TOLD:
+            fields["keys_left_out"] = len(statuses) - MOST_TOLD
+        if verdict.rule is not None:
+            fields["rule"] = verdict.rule.id
+        if verdict.decision is not None:
+            fields["limit"] = str(verdict.decision.limit)
+            fields["remaining"] = verdict.decision.remaining
+            if verdict.decision.degraded:
+                fields["degraded"] = True
+        if not verdict.allowed:
+            fields["retry_after"] = verdict.retry_after
+            refused = [s for s in statuses if not s.allowed]
+            fields["reason"] = refused[0].reason if refused else ""
+        return fields

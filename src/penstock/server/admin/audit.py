@@ -1,0 +1,105 @@
+"""Audit log: who changed what, when, and what came of it. One line of JSON for each.
+
+::
+
+    {"time": "2024-01-01T00:00:00.000000Z", "peer": "127.0.0.1", "who": "ops",
+     "digest": "1f0c9a2b", "action": "override.set", "asked": {...}, "before": null,
+     "after": {...}, "result": "done", "status": 200}
+
+``result`` is ``done``, ``refused`` (it made no sense, or they may not) or ``failed``. Keys
+are written as they are: a record of what was done to whom is of no use without.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from penstock.clock import SECOND, WALL, Clock
+from penstock.errors import PenstockError
+
+DONE, REFUSED, FAILED = "done", "refused", "failed"
+
+logger = logging.getLogger("penstock.audit")
+
+
+class AuditError(PenstockError):
+    """A line could not be written."""
+
+
+class AuditLog:
+    """Appends to a file, or writes to the log if there is none.
+
+    A line is one write, so that processes may share the file. ``sync`` waits until each is
+    on the disk. After the file was moved away, `reopen` makes a new one.
+    """
+
+    def __init__(
+        self, path: str | Path | None = None, *, sync: bool = False, clock: Clock = WALL
+    ) -> None:
+        self._path = None if path is None else Path(path)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._file: int | None = None
+        self.sync = sync
+        if self._path is None:
+            logger.setLevel(logging.INFO)  # changes are told whatever the level of the rest is
+        self.reopen()
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        """With the time before it. `AuditError` if it cannot be kept; then the log has it."""
+        line = {"time": self._time(), **entry}
+        if self._path is None:
+            logger.info("%s", line.get("action"), extra={"fields": {"audit": line}})
+            return
+        data = (json.dumps(line, default=str) + "\n").encode()
+        try:
+            with self._lock:
+                if self._file is None:
+                    raise OSError(0, "it is closed")
+                written = os.write(self._file, data)
+                if written < len(data):  # the disk is full: half a line must not swallow the next
+                    os.write(self._file, b"\n")
+                    raise OSError(0, "only a part of the line could be written")
+                if self.sync:
+                    os.fsync(self._file)
+        except OSError as error:
+            logger.error(
+                "cannot write to the audit log %s: %s", self._path, error.strerror,
+                extra={"fields": {"audit": line}},
+            )  # fmt: skip
+            raise AuditError(f"cannot write to the audit log: {error.strerror}") from None
+
+    def reopen(self) -> None:
+        """Go on in a file of the same name; on SIGHUP, after the old one was moved away."""
+        if self._path is None:
+            return
+        try:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            made = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise AuditError(f"cannot open the audit log {self._path}: {error.strerror}") from None
+        with self._lock:
+            old, self._file = self._file, made
+        if old is not None:
+            os.close(old)
+
+    def close(self) -> None:
+        with self._lock:
+            old, self._file = self._file, None
+        if old is not None:
+            os.close(old)
+
+    def _time(self) -> str:
+        now = self._clock.now()
+        moment = datetime.fromtimestamp(now // SECOND, UTC)
+        return f"{moment:%Y-%m-%dT%H:%M:%S}.{now % SECOND // 1000:06d}Z"
+
+    def __repr__(self) -> str:
+        return f"<AuditLog {self._path or 'to the log'}>"

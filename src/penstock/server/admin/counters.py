@@ -1,0 +1,124 @@
+"""Counters: what a descriptor has left of each of its limits; forget it, or give some back.
+
+The gate is asked first, with a look that takes nothing: it says which rule speaks, and brings
+over what the key had used of limits that have changed since. Then each limit is looked at,
+also those that are switched off for now.
+"""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import Any
+
+from penstock.errors import InvalidKey
+from penstock.gate import Gate
+from penstock.rules.check import only_domain
+from penstock.rules.verdict import Descriptor, Pair, Status, Verdict
+from penstock.stores.base import Counters, check_cost
+
+# Counters, the limit's name, and whether an override stands in its place.
+Kept = tuple[Counters, str, bool]
+
+
+class Seat:
+    """Where one descriptor is counted: a key, and the counters of its limits."""
+
+    __slots__ = ("cost", "kept", "key", "pairs", "status")
+
+    def __init__(self, gate: Gate, domain: str, status: Status, only: str | None) -> None:
+        self.pairs = status.pairs
+        self.status = status
+        self.key = ""
+        self.cost = 1
+        self.kept: list[Kept] = []
+        compiled = gate.compiled
+        match = compiled.matchers[domain].match(self.pairs)
+        if match is None:
+            return
+        self.key, self.cost = match.key, match.rule.cost
+        overrides = gate.switches.state().overrides
+        own = next((overrides[pair] for pair in self.pairs if pair in overrides), None)
+        for counted in compiled.counted(match, self.pairs, gate._clock.now()):
+            if only not in (None, counted.name, str(counted.limit)):
+                continue
+            counters = counted.counters
+            if own is not None:
+                counters = gate.store.counters(own.apply(counted.limit))
+            if any(counters is other for other, _, _ in self.kept):
+                continue  # one limit of an override in the place of several
+            self.kept.append((counters, counted.name, own is not None))
+
+    async def told(self) -> dict[str, Any]:
+        limits = []
+        for counters, name, overridden in self.kept:
+            decision = await counters.submit("peek", self.key, self.cost)
+            limits.append(
+                {
+                    "name": name,
+                    "limit": str(counters.limit),
+                    "allowed": decision.allowed,
+                    "remaining": decision.remaining,
+                    "retry_after": decision.retry_after,
+                    "reset_after": decision.reset_after,
+                    "overridden": overridden,
+                    "degraded": decision.degraded,
+                }
+            )
+        status = self.status
+        return {
+            "descriptor": [list(pair) for pair in self.pairs],
+            "rule": None if status.rule is None else status.rule.id,
+            "reason": status.reason,
+            "shadow": status.shadow,
+            "limits": limits,
+        }
+
+
+async def look(gate: Gate, command: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is left. Nothing is counted."""
+    return [await seat.told() for seat in await _seats(gate, command)]
+
+
+async def reset(gate: Gate, command: dict[str, Any]) -> dict[str, Any]:
+    """Forget the keys: their next request finds the limits untouched."""
+    seats = await _counted_seats(gate, command)
+    before = [await seat.told() for seat in seats]
+    for seat in seats:
+        for counters, _, _ in seat.kept:
+            await counters.submit("reset", seat.key)
+    return {"before": before, "after": [await seat.told() for seat in seats]}
+
+
+async def refund(gate: Gate, command: dict[str, Any]) -> dict[str, Any]:
+    """Give back what so many requests took, never beyond full."""
+    hits = check_cost(command.get("hits", 1))
+    seats = await _counted_seats(gate, command)
+    before = [await seat.told() for seat in seats]
+    for seat in seats:
+        for counters, _, _ in seat.kept:
+            await counters.submit("refund", seat.key, hits * seat.cost)
+    return {"before": before, "after": [await seat.told() for seat in seats]}
+
+
+async def _seats(gate: Gate, command: dict[str, Any]) -> list[Seat]:
+    domain = only_domain(gate.compiled, command.get("domain"))
+    if domain not in gate.matchers:
+        raise InvalidKey(f"the rules have no domain {domain!r:.100}")
+    asked = [_descriptor(pairs) for pairs in command["descriptors"]]
+    found: Any = gate.check(*asked, domain=domain)  # AsyncGate's is awaited
+    verdict: Verdict = await found if isawaitable(found) else found
+    return [Seat(gate, domain, status, command.get("limit")) for status in verdict.statuses]
+
+
+def _descriptor(pairs: list[list[str]]) -> Descriptor:
+    made: list[Pair] = [(key, value) for key, value in pairs]
+    return Descriptor.of(made, hits=0)
+
+
+async def _counted_seats(gate: Gate, command: dict[str, Any]) -> list[Seat]:
+    seats = await _seats(gate, command)
+    for seat in seats:
+        if not seat.kept:
+            told = "|".join(f"{key}={value}" for key, value in seat.pairs)
+            raise InvalidKey(f"nothing is counted for {told:.200}: {seat.status.reason}")
+    return seats

@@ -1,0 +1,266 @@
+"""The service, put together: `serve` runs it until it is told to stop.
+
+One worker lives in this process. Several are processes of their own, and this one
+supervises: it holds the sockets, runs the admin API and starts again what dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from penstock import _mode
+from penstock._version import __version__
+from penstock.errors import PenstockError
+from penstock.events import Event
+from penstock.metrics import Hashed, Webhook
+from penstock.rules.compiled import all_rules
+from penstock.rules.model import RuleSet
+from penstock.rules.watch import Watcher
+from penstock.server import logs
+from penstock.server.admin.access import Access
+from penstock.server.admin.api import AdminApi
+from penstock.server.admin.audit import AuditLog
+from penstock.server.admin.server import AdminServer
+from penstock.server.admin.tokens import Tokens
+from penstock.server.fleet import Answer, Command, Fleet
+from penstock.server.listening import listen, shown
+from penstock.server.loops import run
+from penstock.server.processes import Process, Supervised, new_salt
+from penstock.server.settings import Settings, SettingsError, address_of
+from penstock.server.stores import resolved
+from penstock.server.worker import GRPCIO, Sockets, Worker, chosen_wire
+
+logger = logging.getLogger("penstock.server")
+
+
+def serve(settings: Settings) -> int:
+    """Until SIGTERM or Ctrl-C; the exit code."""
+    salt = new_salt() if settings.hash_keys else None
+    logs.setup(
+        settings.log_level, settings.log_format, hashed=None if salt is None else Hashed(salt)
+    )
+    try:
+        run(App(settings, salt).run())
+    except (SettingsError, PenstockError) as error:
+        logger.error("cannot start: %s", error)
+        return 1
+    return 0
+
+
+class Alone:
+    """The only member of a fleet: a worker in this process."""
+
+    name = "0"
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    async def apply(self, command: Command) -> Answer:
+        return await self._worker.apply(command)
+
+
+class App:
+    """From settings to a running service, and to its end."""
+
+    def __init__(self, settings: Settings, salt: bytes | None = None) -> None:
+        self.settings = settings
+        self._salt = salt
+        self._began = time.monotonic()
+        self._stop = asyncio.Event()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.listening: dict[str, str] = {}  # where, by wire
+        self.fleet: Fleet | None = None
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            await self._start(stack)
+            self.ready.set()
+            self._catch_signals()
+            await self._stop.wait()
+            logger.info("draining for at most %s", self.settings.drain)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    # Starting ------------------------------------------------------------------------------
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        settings = self.settings
+        wire = chosen_wire(settings)
+        store = resolved(settings)
+        if settings.store in ("auto", "shared") and store.startswith("shared:"):
+            folder = Path(store.partition(":")[2]).parent
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        sockets = self._listen(stack, wire)
+        rules = _rules(settings)  # said here once, not by every worker
+        about = {"wire": wire, "store": _without_secrets(store), "rules": _count(rules)}
+        fleet = await self._start_fleet(stack, store, sockets, about)
+        self.fleet = fleet
+        await self._start_admin(stack, fleet)
+        self._start_watching(stack, fleet, rules)
+        self._say(wire, store, rules)
+
+    def _listen(self, stack: contextlib.AsyncExitStack, wire: str) -> list[Sockets]:
+        count = self.settings.workers
+        found: dict[str, list[socket.socket | None]] = {}
+        for name in ("http", "grpc"):
+            address = address_of(getattr(self.settings, name), name)
+            made: list[socket.socket | None] = [None] * count
+            if address is not None and not (name == "grpc" and wire == GRPCIO):
+                listeners = listen(address, count)
+                made = list(listeners)
+                for each in listeners:
+                    stack.callback(each.close)
+                self.listening[name] = shown(listeners[0])
+                if isinstance(address, str):
+                    stack.callback(_unlink, address)
+            elif address is not None:
+                self.listening[name] = self.settings.grpc
+            found[name] = made
+        return [
+            Sockets(http, grpc) for http, grpc in zip(found["http"], found["grpc"], strict=True)
+        ]
+
+    async def _start_fleet(
+        self,
+        stack: contextlib.AsyncExitStack,
+        store: str,
+        sockets: list[Sockets],
+        about: dict[str, Any],
+    ) -> Fleet:
+        settings = self.settings
+        if settings.workers == 1:
+            worker = Worker(settings, store, "0", self._salt)
+            await worker.start(sockets[0])
+            stack.push_async_callback(worker.drain, settings.drain_seconds)
+            fleet = Fleet(settings, about)
+            fleet.members = [Alone(worker)]
+            return fleet
+        processes = [
+            Process(number, settings, store, self._salt, each)
+            for number, each in enumerate(sockets)
+        ]
+        supervised = Supervised(settings, about, processes)
+        await supervised.start()
+        stack.push_async_callback(supervised.stop, settings.drain_seconds)
+        return supervised
+
+    async def _start_admin(self, stack: contextlib.AsyncExitStack, fleet: Fleet) -> None:
+        settings = self.settings
+        address = address_of(settings.admin, "admin")
+        if address is None:
+            return
+        tokens = Tokens.from_file(settings.admin_token_file) if settings.admin_token_file else None
+        audit = AuditLog(settings.audit_log or None)
+        api = AdminApi(fleet, access=Access(tokens), audit=audit, sources=fleet.sources())
+        server = AdminServer(api)
+        self.listening["admin"] = await server.listen(address)
+        self._audit = audit
+        stack.push_async_callback(server.close)
+
+    def _start_watching(
+        self, stack: contextlib.AsyncExitStack, fleet: Fleet, rules: RuleSet
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        if self.settings.watch and self.settings.rules:
+            files = list(rules.files)
+
+            def changed() -> None:
+                asyncio.run_coroutine_threadsafe(fleet.reload(), loop)
+
+            watcher = Watcher(self.settings.rules, changed, lambda: files)
+            watcher.start()
+            stack.callback(watcher.stop)
+        fleet.more.append(fleet.watch)
+        fleet.watch.subscribe(_tell)
+        if self.settings.webhook:
+            webhook = Webhook(self.settings.webhook)
+            webhook.start()
+            stack.callback(webhook.close)
+            fleet.watch.subscribe(webhook)
+            fleet.more.append(webhook)
+        self._tasks.append(asyncio.create_task(fleet.look_for_anomalies()))
+        stack.push_async_callback(self._end_tasks)
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # While it runs ---------------------------------------------------------------------------
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(each, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self._soon(self._renew))
+
+    def _soon(self, function: Callable[[], Awaitable[Any]]) -> Callable[[], None]:
+        def call() -> None:
+            self._tasks.append(asyncio.ensure_future(function()))
+
+        return call
+
+    async def _renew(self) -> None:
+        """SIGHUP: rules, certificates and the audit log's file."""
+        assert self.fleet is not None
+        audit = getattr(self, "_audit", None)
+        if audit is not None:
+            audit.reopen()
+        await self.fleet.reload()
+
+    def _say(self, wire: str, store: str, rules: RuleSet) -> None:
+        domains = ", ".join(sorted(rules.domains)) or "none"
+        lines = [
+            f"penstock {__version__} ({_mode.describe()}, Python {platform.python_version()})",
+            f"rules  {_count(rules)} in {domains:.200}",
+            f"store  {_without_secrets(store)}",
+        ]
+        if self.settings.workers > 1:
+            lines.append(f"workers  {self.settings.workers}")
+        words = {"http": "HTTP", "grpc": f"gRPC ({wire})", "admin": "admin API"}
+        lines += [f"{words[name]} on {where}" for name, where in self.listening.items()]
+        if wire == GRPCIO and self.settings.wire != GRPCIO:
+            lines.append("gRPC is slower than it could be: nghttp2 was missing at build time")
+        if not self.settings.rules:
+            lines.append("there are no rules: everything is allowed (--rules PATH)")
+        for line in lines:
+            logger.info("%s", line)
+        logger.info("ready after %.2f s", time.monotonic() - self._began)
+
+
+def _rules(settings: Settings) -> RuleSet:
+    if not settings.rules:
+        return RuleSet({})
+    from penstock.rules.parse import load_files
+
+    return load_files(settings.rules, merge_domains=settings.merge_domains)
+
+
+def _count(rules: RuleSet) -> int:
+    return sum(1 for _ in all_rules(rules))
+
+
+def _without_secrets(store: str) -> str:
+    return logs.Masks().text(store)
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _tell(event: Event) -> None:
+    logger.warning("%s", event)

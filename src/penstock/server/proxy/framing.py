@@ -1,0 +1,91 @@
+"""How long a body is, and what is refused because two readers could disagree about it.
+
+A proxy and the server behind it must see the same requests. Whoever can make them disagree
+about where a body ends can put a second request into the first, which nobody counts. So
+everything that is doubtful is refused; httptools, which is strict, refuses most of it before::
+
+    Transfer-Encoding: chunked      chunks, until the last
+    Content-Length: n               n bytes
+    neither                         a request: none; a response: until the connection ends
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.errors import PenstockError
+
+# A name as it came, and a value.
+Field = tuple[bytes, bytes]
+
+NONE = 0
+CHUNKED = -1
+UNTIL_CLOSE = -2
+
+_BODILESS = frozenset({204, 304})
+
+
+class BadMessage(PenstockError):
+    """A message that is not passed on; ``status`` is for who sent it."""
+
+    def __init__(self, status: int, error: str) -> None:
+        super().__init__(error)
+        self.status = status
+
+
+def request_length(version: str, fields: Sequence[Field]) -> int:
+    """Bytes of a request's body, or CHUNKED."""
+    codings, length = _told(fields, 400)
+    if codings is None:
+        return NONE if length is None else length
+    if length is not None:
+        raise BadMessage(400, "both Content-Length and Transfer-Encoding")
+    if version != "1.1":
+        raise BadMessage(400, f"Transfer-Encoding in HTTP/{version}")
+    if codings != b"chunked":
+        raise BadMessage(501, "the only Transfer-Encoding that is known is chunked")
+    return CHUNKED
+
+
+def response_length(method: str, status: int, version: str, fields: Sequence[Field]) -> int:
+    """Bytes of a response's body, CHUNKED or UNTIL_CLOSE."""
+    codings, length = _told(fields, 502)
+    if codings is not None and length is not None:
+        raise BadMessage(502, "both Content-Length and Transfer-Encoding")
+    if codings is not None and (codings != b"chunked" or version != "1.1"):
+        raise BadMessage(502, f"Transfer-Encoding: {codings!r:.40} in HTTP/{version}")
+    if method == "HEAD" or status in _BODILESS or status < 200:
+        return NONE
+    if codings is not None:
+        return CHUNKED
+    return UNTIL_CLOSE if length is None else length
+
+
+def _told(fields: Sequence[Field], status: int) -> tuple[bytes | None, int | None]:
+    """What Transfer-Encoding and Content-Length say."""
+    codings: bytes | None = None
+    length: int | None = None
+    for name, value in fields:
+        lower = name.lower()
+        if lower == b"transfer-encoding":
+            found = value.strip().lower()
+            codings = found if codings is None else codings + b", " + found
+        elif lower == b"content-length":
+            if not value.isdigit() or len(value) > 18:
+                raise BadMessage(status, f"Content-Length: {value!r:.40}")
+            if length is not None and length != int(value):
+                raise BadMessage(status, "two Content-Lengths that differ")
+            length = int(value)
+    return codings, length
+
+
+def chunk(piece: bytes) -> tuple[bytes, bytes, bytes]:
+    return b"%x\r\n" % len(piece), piece, b"\r\n"
+
+
+def last_chunk(trailers: Sequence[Field]) -> bytes:
+    return b"0\r\n" + written(trailers) + b"\r\n"
+
+
+def written(fields: Sequence[Field]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in fields])

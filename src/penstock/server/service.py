@@ -1,0 +1,191 @@
+"""Service: the rate limit service without a wire. Messages in, messages out.
+
+A request to which nothing special applies goes the short way (rls_quick.py): its bytes lead
+to a plan, and the answer is written straight from the decision. Everything else goes through
+the gate (rls_general.py). Both come to the same bytes.
+
+It answers as Envoy's service does, but for one thing: a request that is refused consumes
+nothing, whereas there its other descriptors are counted all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from penstock.clock import MONOTONIC, WALL, Clock
+from penstock.decision import Decision
+from penstock.errors import PenstockError, StoreError
+from penstock.gate import AsyncGate, Gate
+from penstock.rules.check import only_domain
+from penstock.rules.verdict import Descriptor, Verdict
+from penstock.rules.weigh import quick_verdict
+from penstock.server.grpc_status import INVALID_ARGUMENT, UNAVAILABLE, GrpcError
+from penstock.server.rls import Request
+from penstock.server.rls_answer import write_response
+from penstock.server.rls_general import Flow, General, Response, ratelimit_headers
+from penstock.server.rls_quick import Plan, Planner, check
+from penstock.server.rls_words import OK, OVER_LIMIT
+
+Reply = bytes | Awaitable[bytes]
+
+
+class Observer(Protocol):
+    """Who is told of every decision; see `penstock.metrics`."""
+
+    def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
+        """``seconds`` is how long it took. It is called between two requests: be quick."""
+
+
+class Service:
+    """Decides for all wires.
+
+    ``headers`` adds RateLimit-Limit, -Remaining and -Reset to Envoy's answers. ``clock``
+    tells the time of day, ``timer`` how long decisions take.
+    """
+
+    def __init__(
+        self,
+        gate: AsyncGate,
+        *,
+        clock: Clock = WALL,
+        observer: Observer | None = None,
+        headers: bool = False,
+        timer: Clock = MONOTONIC,
+    ) -> None:
+        if not isinstance(gate, AsyncGate):
+            raise TypeError(f"a service is made of an AsyncGate, not of {gate!r:.100}")
+        self.gate = gate
+        self._clock = clock
+        self._observer = observer
+        self._headers = headers
+        self._timer = timer
+        self._waits = gate.store.waits
+        self._general = General(gate, clock)
+        self._planner = Planner(gate)
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock.now() / 1e9
+
+    # Envoy's messages ----------------------------------------------------------------------
+
+    def rate_limit(self, message: bytes) -> Reply:
+        """RateLimitRequest in, RateLimitResponse out, both as protobuf bytes.
+
+        At once with a store that does not wait, else an awaitable. `GrpcError` if the
+        request makes no sense: INVALID_ARGUMENT, or UNKNOWN where Envoy's service says that.
+        """
+        observer = self._observer
+        start = 0 if observer is None else self._timer.now()
+        try:
+            plan = self._planner.plan(message)
+            if not isinstance(plan, Plan):
+                return self._write(self._answer(plan, start))
+            decisions: list[Decision] = []
+            if plan.single and observer is None and not self._headers and not self._waits:
+                return plan.answer(self._clock)
+            if plan.items:
+                if self._waits:
+                    return self._hit_later(plan, start)
+                single = len(plan.items) == 1
+                decisions = [plan.hit()] if single else self.gate.store.hit_each(plan.items)
+        except PenstockError as error:
+            raise as_status(error) from None
+        return self._told(plan, decisions, start)
+
+    def answer(self, request: Request) -> Response | Awaitable[Response]:
+        """The same for a request that was read already, from JSON or otherwise."""
+        start = 0 if self._observer is None else self._timer.now()
+        try:
+            check(request)
+            return self._answer(request, start)
+        except PenstockError as error:
+            raise as_status(error) from None
+
+    async def _hit_later(self, plan: Plan, start: int) -> bytes:
+        try:
+            if len(plan.items) == 1:
+                counters, key, cost = plan.items[0]
+                decisions = [await counters.submit("hit", key, cost)]
+            else:
+                decisions = list(await self.gate.store.hit_each_async(plan.items))
+        except PenstockError as error:
+            raise as_status(error) from None
+        return self._told(plan, decisions, start)
+
+    def _told(self, plan: Plan, decisions: list[Decision], start: int) -> bytes:
+        rows = plan.rows(decisions, self._clock)
+        allowed = all(decisions)
+        if self._observer is not None:
+            self._tell(plan.request.domain, quick_verdict(plan.told(), decisions), start)
+        headers = ratelimit_headers(rows) if self._headers else []
+        return write_response(OK if allowed else OVER_LIMIT, rows, headers)
+
+    def _answer(self, request: Request, start: int) -> Response | Awaitable[Response]:
+        flow = self._general.flow(request)
+        return self._drive_later(flow, start) if self._waits else self._drive(flow, start)
+
+    def _drive(self, flow: Flow, start: int) -> Response:
+        try:
+            asking = next(flow)
+            while True:
+                asking = flow.send(Gate.check(self.gate, *asking[0], domain=asking[1]))
+        except StopIteration as end:
+            return self._finished(end.value, start)
+
+    async def _drive_later(self, flow: Flow, start: int) -> Response:
+        try:
+            asking = next(flow)
+            while True:
+                asking = flow.send(await self.gate.check(*asking[0], domain=asking[1]))
+        except StopIteration as end:
+            return self._finished(end.value, start)
+        except PenstockError as error:
+            raise as_status(error) from None
+
+    def _finished(self, response: Response, start: int) -> Response:
+        if self._observer is not None:
+            self._tell(response.domain, response.verdict, start)
+        if self._headers:
+            response.headers = ratelimit_headers(response.rows)
+        return response
+
+    def _write(self, response: Response | Awaitable[Response]) -> Reply:
+        return response.wire() if isinstance(response, Response) else _write_later(response)
+
+    # Other wires ---------------------------------------------------------------------------
+
+    def check(
+        self, domain: str | None, descriptors: Sequence[Descriptor], hits: int = 1
+    ) -> Verdict | Awaitable[Verdict]:
+        """What `Gate.check` says; an awaitable with a store that waits."""
+        start = 0 if self._observer is None else self._timer.now()
+        if self._waits:
+            return self._check_later(domain, descriptors, hits, start)
+        verdict = Gate.check(self.gate, *descriptors, domain=domain, hits=hits)
+        if self._observer is not None:
+            self._tell(only_domain(self.gate.compiled, domain), verdict, start)
+        return verdict
+
+    async def _check_later(
+        self, domain: str | None, descriptors: Sequence[Descriptor], hits: int, start: int
+    ) -> Verdict:
+        verdict = await self.gate.check(*descriptors, domain=domain, hits=hits)
+        if self._observer is not None:
+            self._tell(only_domain(self.gate.compiled, domain), verdict, start)
+        return verdict
+
+    def _tell(self, domain: str, verdict: Verdict, start: int) -> None:
+        assert self._observer is not None
+        self._observer.decided(domain, verdict, (self._timer.now() - start) / 1e9)
+
+
+async def _write_later(response: Awaitable[Response]) -> bytes:
+    return (await response).wire()
+
+
+def as_status(error: PenstockError) -> GrpcError:
+    if isinstance(error, GrpcError):
+        return error
+    return GrpcError(UNAVAILABLE if isinstance(error, StoreError) else INVALID_ARGUMENT, str(error))

@@ -1,0 +1,128 @@
+"""/v1/auth: may this request of a proxy go ahead? Forward auth, as proxies call it.
+
+nginx (``auth_request``), Traefik (``forwardAuth``) and Caddy (``forward_auth``) send a request
+without its body and go on if the answer is 2xx. What they ask about is in headers, which are
+believed from trusted proxies only. Rules decide by the dimensions of a request, as they do
+for middleware.
+
+nginx knows 401 and 403 as refusals, and nothing else: for it, ``/v1/auth?refuse=403``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+from urllib.parse import parse_qs
+
+from penstock.errors import PenstockError
+from penstock.gate import Gate
+from penstock.integrations.descriptors import ADDRESS, Descriptors
+from penstock.integrations.dimensions import DIMENSIONS, family
+from penstock.integrations.http import fields, refusal
+from penstock.integrations.identity import Trust
+from penstock.integrations.request import Request
+from penstock.rules.verdict import DENIED, Verdict
+from penstock.server.service import Service
+from penstock.server.wires.http.check import told_of
+from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_error
+
+# By which headers proxies say what they were asked: nginx by convention, then the others.
+METHODS = ("x-original-method", "x-forwarded-method")
+TARGETS = ("x-original-uri", "x-forwarded-uri")
+HOSTS = ("x-original-host", "x-forwarded-host", "host")
+REFUSALS = (401, 403, 429)
+
+
+class ForwardedRequest(Request):
+    """The request that a proxy asks about. ``native`` is the one that it asked with."""
+
+    def __init__(self, asked: HttpRequest, trust: Trust) -> None:
+        self.native = asked
+        self.trust = trust
+        self.method = _first(asked, METHODS) or asked.method
+        self.path = (_first(asked, TARGETS) or "/").partition("?")[0]
+
+    @property
+    def peer(self) -> str | None:
+        peer: str | None = self.native.peer
+        return peer
+
+    def header(self, name: str) -> str | None:
+        found: str | None = self.native.header(name)
+        return found
+
+    @property
+    def host(self) -> str | None:
+        return _first(self.native, HOSTS)
+
+
+class AuthApi:
+    """The handler."""
+
+    def __init__(self, service: Service, gate: Gate, trust: Trust) -> None:
+        self._service = service
+        self._gate = gate
+        self._trust = trust
+        self._descriptors: dict[str | None, Descriptors[Request]] = {}
+        gate.group(ADDRESS)
+
+    def __call__(self, asked: HttpRequest) -> HttpAnswer | Awaitable[HttpAnswer]:
+        if not self._trust.trusts(asked.peer):
+            return as_error(403, "this endpoint is for trusted proxies: see --trusted")
+        try:
+            domain, refuse = _options(asked.query)
+            request = ForwardedRequest(asked, self._trust)
+            descriptors = self._of(domain).of(request)
+            if not descriptors:
+                return HttpAnswer(200)
+            found = self._service.check(domain, descriptors, 1)
+        except PenstockError as error:
+            return as_error(400, str(error))
+        if isinstance(found, Verdict):
+            return self._answer(found, request, refuse)
+        return self._later(found, request, refuse)
+
+    async def _later(
+        self, waiting: Awaitable[Verdict], request: Request, refuse: int
+    ) -> HttpAnswer:
+        return self._answer(await waiting, request, refuse)
+
+    def _answer(self, verdict: Verdict, request: Request, refuse: int) -> HttpAnswer:
+        told = told_of(verdict)
+        now = self._service.now()
+        if verdict.allowed:
+            return HttpAnswer(200, headers=fields(told, now))
+        denied = any(s.reason == DENIED and not s.allowed for s in verdict.statuses)
+        made = refusal(told, now, accept=request.header("accept") or "", denied=denied)
+        headers = [header for header in made.headers if header[0] != "Content-Type"]
+        # For those who are told 403 and want to say 429.
+        headers.append(("X-Penstock-Status", str(made.status)))
+        status = made.status if made.status == 403 else refuse
+        return HttpAnswer(status, made.body, headers, dict(made.headers)["Content-Type"])
+
+    def _of(self, domain: str | None) -> Descriptors[Request]:
+        found = self._descriptors.get(domain)
+        if found is None:
+            domains: Any = self._gate.rules.domains
+            if domain is not None and domain not in domains:
+                raise PenstockError(f"the rules have no domain {domain!r:.100}")
+            if domain is None and len(domains) != 1:
+                raise PenstockError("which domain? The rules have several: /v1/auth?domain=...")
+            found = Descriptors(self._gate, DIMENSIONS, family, domain, strict=False)
+            self._descriptors[domain] = found
+        return found
+
+
+def _options(query: str) -> tuple[str | None, int]:
+    """The domain, and the status of a refusal, from the URL that the proxy was given."""
+    if not query:
+        return None, 429
+    given = parse_qs(query, keep_blank_values=True)
+    refuse = given.get("refuse", ["429"])[-1]
+    if refuse not in {str(status) for status in REFUSALS}:
+        raise PenstockError(f"refuse is 401, 403 or 429, not {refuse!r:.100}")
+    return given.get("domain", [None])[-1], int(refuse)
+
+
+def _first(asked: HttpRequest, names: tuple[str, ...]) -> str | None:
+    return next((found for name in names if (found := asked.header(name))), None)

@@ -1,0 +1,41 @@
+"""What a gRPC wire serves: methods by path, from message bytes to message bytes.
+
+A wire knows nothing of what the messages say, and a method nothing of the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+Unary = Callable[[bytes], bytes | Awaitable[bytes]]
+Watch = Callable[[bytes], AsyncIterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Methods:
+    """Methods by path, as in ``"/grpc.health.v1.Health/Check"``. Any may raise `GrpcError`.
+
+    ``unary``: one message in, one out. Bytes are sent at once; an awaitable may take its time.
+    ``each``: a stream both ways; called for every message that comes, answers with one.
+    ``watch``: one message in, any number out.
+    """
+
+    unary: Mapping[str, Unary] = field(default_factory=dict)
+    each: Mapping[str, Unary] = field(default_factory=dict)
+    watch: Mapping[str, Watch] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for path in self.paths():
+            if not path.startswith("/") or path.count("/") != 2 or not path.isascii():
+                raise ValueError(
+                    f"{path!r} is not the path of a method: it looks like /package.Service/Method"
+                )
+            if path in seen:
+                raise ValueError(f"{path!r} is there twice: a method is of one kind")
+            seen.add(path)
+
+    def paths(self) -> Iterator[str]:
+        for kind in (self.unary, self.each, self.watch):
+            yield from kind

@@ -1,0 +1,214 @@
+"""Worker: one process's part of the service: a store, rules, and the wires that ask them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.events import Event, StoreDown, StoreUp
+from penstock.gate import AsyncGate
+from penstock.integrations.identity import Trust
+from penstock.metrics import Recorder
+from penstock.rules.model import RuleSet
+from penstock.server.admin.commands import apply_command
+from penstock.server.health import RATELIMIT, STORE, WHOLE, Health
+from penstock.server.service import Service
+from penstock.server.settings import Settings, SettingsError, address_of
+from penstock.server.stores import open_store
+from penstock.server.wires.health_proto import health_methods
+from penstock.server.wires.http.api import http_api
+from penstock.server.wires.http.protocol import HttpServer
+from penstock.server.wires.methods import Methods
+from penstock.server.wires.reflection import reflection_methods
+
+logger = logging.getLogger("penstock.server")
+
+SHOULD_RATE_LIMIT = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+NGHTTP2, GRPCIO = "nghttp2", "grpcio"
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """Those that listen for this worker; None where a wire is off."""
+
+    http: socket.socket | None = None
+    grpc: socket.socket | None = None
+
+
+def chosen_wire(settings: Settings) -> str:
+    """What speaks gRPC; "off" if nothing does."""
+    if settings.grpc == "off":
+        return "off"
+    from penstock.server.wires import h2
+
+    if settings.wire != GRPCIO and h2.available():
+        return NGHTTP2
+    if settings.wire == NGHTTP2:
+        raise SettingsError("the nghttp2 wire was not built: libnghttp2-dev was missing then")
+    try:
+        import grpc  # noqa: F401  # asked for here, to say what is missing
+    except ModuleNotFoundError:
+        raise SettingsError(
+            "gRPC needs nghttp2, which was not there when Penstock was built, or grpcio:"
+            " pip install 'penstock[grpc]'; or turn it off: --grpc off"
+        ) from None
+    return GRPCIO
+
+
+class Worker:
+    """Made and used within one event loop."""
+
+    def __init__(self, settings: Settings, store_at: str, name: str, salt: bytes | None) -> None:
+        self.settings = settings
+        self.health = Health((RATELIMIT, STORE), vital=(RATELIMIT,))
+        self.store = open_store(store_at, settings)
+        self.gate = _gate(settings, self.store)
+        self.recorder = Recorder(worker=name, salt=salt)
+        self.recorder.follow(self.gate)
+        self.service = Service(self.gate, observer=self.recorder, headers=settings.headers)
+        self.wire = chosen_wire(settings)
+        self._trust = Trust(settings.trusted, header=settings.forwarded)
+        self._http: HttpServer | None = None
+        self._grpc: Any = None
+        self._tls: Any = None
+        self._listeners: list[asyncio.AbstractServer] = []
+        self._draining = False
+        subscribe = getattr(self.store, "subscribe", None)
+        if subscribe is not None:
+            subscribe(self._heard)
+
+    async def start(self, sockets: Sockets) -> None:
+        """Listen. What is wrong with the settings is a `SettingsError`."""
+        loop = asyncio.get_running_loop()
+        if self.store.waits:
+            await self._try_store()
+        if sockets.http is not None:
+            self._http = HttpServer(http_api(self.service, self.health, self._trust))
+            self._listeners.append(
+                await loop.create_server(self._http.factory, sock=sockets.http)
+                if sockets.http.family != socket.AF_UNIX
+                else await loop.create_unix_server(self._http.factory, sock=sockets.http)
+            )
+        if self.wire == NGHTTP2 and sockets.grpc is not None:
+            await self._start_nghttp2(sockets.grpc)
+        elif self.wire == GRPCIO:
+            await self._start_grpcio(sockets.grpc)
+
+    async def _try_store(self) -> None:
+        """One that is away is no reason not to start: that is what failure policies are for."""
+        connect = getattr(self.store, "connect_async", None)
+        if connect is None:
+            return
+        try:
+            await connect(timeout=1.0)
+        except PenstockError as error:
+            self.health.set(STORE, False, str(error))
+            logger.warning("started without the store: %s", error)
+
+    def _methods(self) -> Methods:
+        health = health_methods(self.health)
+        unary = {SHOULD_RATE_LIMIT: self.service.rate_limit, **health.unary}
+        services = sorted({path.split("/")[1] for path in (*unary, *health.watch)})
+        reflection = reflection_methods(services)
+        return Methods({**unary, **reflection.unary}, reflection.each, health.watch)
+
+    async def _start_nghttp2(self, listener: socket.socket) -> None:
+        from penstock.server.wires.h2.server import H2Server
+
+        loop = asyncio.get_running_loop()
+        self._grpc = H2Server(self._methods())
+        context = None
+        if self.settings.tls_cert:
+            self._tls = _server_tls(self.settings)
+            context = self._tls.context
+        make = loop.create_unix_server if listener.family == socket.AF_UNIX else loop.create_server
+        self._listeners.append(await make(self._grpc.factory, sock=listener, ssl=context))
+
+    async def _start_grpcio(self, reserved: socket.socket | None) -> None:
+        from penstock.server.wires.grpcio import GrpcioServer, credentials
+
+        address = address_of(self.settings.grpc, "grpc")
+        if isinstance(address, tuple) and reserved is not None:
+            address = (address[0], reserved.getsockname()[1])
+        self._grpc = GrpcioServer(self._methods())
+        where = f"unix:{address}" if isinstance(address, str) else "{}:{}".format(*address or ())
+        given = None
+        if self.settings.tls_cert:
+            self._tls = _server_tls(self.settings)
+            given = credentials(self._tls)
+        await self._grpc.start(where, credentials=given, reuse_port=self.settings.workers > 1)
+
+    # While it runs ------------------------------------------------------------------------
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, StoreDown):
+            self.health.set(STORE, False, event.reason)
+        elif isinstance(event, StoreUp):
+            self.health.set(STORE, True)
+
+    async def apply(self, command: dict[str, Any]) -> dict[str, Any]:
+        """What the admin API or the supervisor asks."""
+        verb = command.get("do")
+        if verb == "snapshot":
+            return {"ok": True, "result": self.recorder.snapshot().to_bytes().decode("latin-1")}
+        if verb == "health":
+            parts = self.health.parts()
+            found = {name: [part.ok, part.reason] for name, part in parts.items()}
+            return {"ok": True, "result": found}
+        if verb == "reload_tls":
+            return self._reload_tls()
+        return await apply_command(self.gate, command)
+
+    def _reload_tls(self) -> dict[str, Any]:
+        if self._tls is not None:
+            try:
+                self._tls.reload()
+            except (OSError, ValueError) as error:
+                logger.error("the new certificate cannot be used, the old one stays: %s", error)
+                return {"ok": False, "status": 422, "error": str(error)}
+        return {"ok": True, "result": None}
+
+    async def drain(self, seconds: float) -> None:
+        """Say that it is going, take no more, answer what is open, and close."""
+        if self._draining:
+            return
+        self._draining = True
+        self.health.set(WHOLE, False, "draining")
+        for listener in self._listeners:
+            listener.close()
+        ending = [
+            server.drain(seconds) for server in (self._http, self._grpc) if server is not None
+        ]
+        await asyncio.gather(*ending)
+        self.recorder.close()
+        self.gate.close()
+        close = getattr(self.store, "close_async", None)
+        if close is not None:
+            await close()
+        self.store.close()
+
+
+def _gate(settings: Settings, store: Any) -> AsyncGate:
+    files: Sequence[str] = settings.rules
+    if files:
+        gate = AsyncGate.from_file(*files, store=store, merge_domains=settings.merge_domains)
+        assert isinstance(gate, AsyncGate)
+    else:
+        gate = AsyncGate(RuleSet({}), store)
+    if settings.shadow:
+        gate.switches.mode("shadow")
+    return gate
+
+
+def _server_tls(settings: Settings) -> Any:
+    from penstock.server.wires.h2.tls import ServerTLS
+
+    try:
+        return ServerTLS(settings.tls_cert, settings.tls_key, settings.tls_client_ca or None)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"the certificate cannot be used: {error}") from None

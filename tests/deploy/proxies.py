@@ -1,0 +1,130 @@
+"""What the tests of proxy configurations stand on: a real Penstock, an app, and a proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from penstock.gate import AsyncGate
+from penstock.integrations.identity import Trust
+from penstock.server.service import Service
+from penstock.server.wires.http.auth import AuthApi
+from penstock.server.wires.http.protocol import HttpServer
+from penstock.server.wires.http.routes import Routes
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def running_penstock(rules: dict[str, Any], port: int, observer: Any = None) -> Iterator[None]:
+    """``/v1/auth`` on a port, in an event loop of its own."""
+    gate = AsyncGate.from_rules(rules)
+    service = Service(gate, observer=observer)
+    auth = AuthApi(service, gate, Trust(["127.0.0.0/8"]))
+    server = HttpServer(Routes({"/v1/auth": {"*": auth}}))
+    ready = threading.Event()
+    stop: asyncio.Event
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        nonlocal stop
+        stop = asyncio.Event()
+        listener = await loop.create_server(server.factory, "127.0.0.1", port)
+        ready.set()
+        await stop.wait()
+        listener.close()
+        await server.drain(1)
+        await listener.wait_closed()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield
+    finally:
+        loop.call_soon_threadsafe(lambda: stop.set())
+        thread.join(10)
+        loop.close()
+
+
+class _App(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        sent = self.rfile.read(length)
+        self.send_response(403 if self.path == "/forbidden" else 200)
+        self.send_header("X-App", "here")
+        body = b"app " + sent
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def running_app(port: int) -> Iterator[None]:
+    server = ThreadingHTTPServer(("127.0.0.1", port), _App)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
+
+
+@contextlib.contextmanager
+def running_proxy(command: list[str], port: int, log: Path) -> Iterator[None]:
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+        try:
+            end = time.monotonic() + 20
+            while True:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < end, log.read_text()
+                time.sleep(0.05)
+            yield
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+class Answer:
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self.status = answer.status
+        self.headers = answer.headers
+        self.body = answer.read()
+
+
+def ask(
+    port: int, path: str = "/", method: str = "GET", body: bytes | None = None, **headers: str
+) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, named)
+        return Answer(connection.getresponse())
+    finally:
+        connection.close()
