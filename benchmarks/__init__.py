@@ -2,7 +2,8 @@
 
     python -m benchmarks               everything, some minutes
     python -m benchmarks speed         one topic: speed, memory, pauses, threads,
-                                       processes, redis, accuracy, cells or edge
+                                       processes, redis, batches, rules, web,
+                                       service, accuracy, cells, edge or adaptive
     python -m benchmarks --quick       everything, shorter and rougher
     python -m benchmarks edge --out p.png
 

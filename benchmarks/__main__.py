@@ -11,7 +11,7 @@ from benchmarks import machine, report
 
 TOPICS = (
     *("speed", "memory", "pauses", "threads", "processes", "redis", "batches"),
-    *("rules", "web", "accuracy", "cells", "edge", "adaptive"),
+    *("rules", "web", "service", "accuracy", "cells", "edge", "adaptive"),
 )
 
 

@@ -43,14 +43,18 @@ class Served:
 
     def _cpu(self) -> float:
         """Seconds of CPU of the server and its workers."""
-        pids = [self.pid]
-        for task in Path(f"/proc/{self.pid}/task").iterdir():
-            pids += [int(child) for child in (task / "children").read_text().split()]
         total = 0.0
-        for pid in pids:
+        for pid in [self.pid, *children_of(self.pid)]:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             total += (int(fields[11]) + int(fields[12])) / TICKS
         return total
+
+
+def children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found
 
 
 @contextmanager

@@ -16,7 +16,9 @@ REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 class HttpRequest:
     """A whole request. Header names are in lower case, values as Latin-1."""
 
-    __slots__ = ("body", "headers", "keep_alive", "method", "path", "peer", "query", "version")
+    __slots__ = (
+        "_headers", "body", "keep_alive", "method", "path", "peer", "query", "raw", "version",
+    )  # fmt: skip
 
     def __init__(self, peer: str | None) -> None:
         self.peer = peer  # an address; None for a Unix socket
@@ -24,9 +26,24 @@ class HttpRequest:
         self.path = "/"
         self.query = ""
         self.version = "1.1"
-        self.headers: list[Header] = []
+        self.raw: list[tuple[bytes, bytes]] = []  # headers as they came
+        self._headers: list[Header] | None = None
         self.body = b""
         self.keep_alive = True
+
+    @property
+    def headers(self) -> list[Header]:
+        """Made when somebody looks: most handlers look at none."""
+        if self._headers is None:
+            self._headers = [
+                (name.decode("latin-1").lower(), value.decode("latin-1"))
+                for name, value in self.raw
+            ]
+        return self._headers
+
+    @headers.setter
+    def headers(self, headers: list[Header]) -> None:
+        self._headers = headers
 
     def header(self, name: str) -> str | None:
         """By its name in lower case; joined by commas if it came more than once."""
@@ -49,9 +66,11 @@ class HttpAnswer:
 Handler = Callable[[HttpRequest], HttpAnswer | Awaitable[HttpAnswer]]
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def as_json(content: Any, status: int = 200, headers: list[Header] | None = None) -> HttpAnswer:
-    body = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return HttpAnswer(status, body.encode("utf-8", "replace"), headers or [])
+    return HttpAnswer(status, _encode(content).encode("utf-8", "replace"), headers or [])
 
 
 def as_error(status: int, error: str, headers: list[Header] | None = None) -> HttpAnswer:

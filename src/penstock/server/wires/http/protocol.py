@@ -94,6 +94,7 @@ class HttpProtocol(asyncio.Protocol):
         self._url = b""
         self._size = 0
         self._body: list[bytes] = []
+        self._expects = False  # to be told to go on
         # Whole requests, in order; one that was refused has its answer with it.
         self._waiting: deque[tuple[HttpRequest, HttpAnswer | None]] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -176,6 +177,7 @@ class HttpProtocol(asyncio.Protocol):
         self._url = b""
         self._size = 0
         self._body = []
+        self._expects = False
         self._head = 0
         self._deadline = self._loop.time() + self._limits.request_time
 
@@ -190,11 +192,13 @@ class HttpProtocol(asyncio.Protocol):
         if self._reading is None:
             return
         self._size += len(name) + len(value)
-        headers = self._reading.headers
-        if self._size > self._limits.headers or len(headers) >= self._limits.header_count:
+        raw = self._reading.raw
+        if self._size > self._limits.headers or len(raw) >= self._limits.header_count:
             self._refuse(431, "too many headers, or too long ones")
             return
-        headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+        raw.append((name, value))
+        if len(name) == 6 and name.lower() == b"expect":
+            self._expects = True
 
     def on_headers_complete(self) -> None:
         request = self._reading
@@ -207,7 +211,7 @@ class HttpProtocol(asyncio.Protocol):
         path, _, query = self._url.partition(b"?")
         request.path, request.query = path.decode("latin-1"), query.decode("latin-1")
         self._size = 0
-        if request.header("expect") is not None and request.version == "1.1":
+        if self._expects and request.version == "1.1":
             self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
