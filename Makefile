@@ -53,7 +53,9 @@ demo: .make/penstock
 # Twice, with one core and the other; once where there is no compiled one. What Redis does
 # when it fails has nothing to do with the core: once is enough.
 SERVERS := $(addprefix --ignore=tests/stores/test_redis_,breaker.py cancel.py cluster_faults.py faults.py \
-  fixtures.py policies.py processes.py secrets.py)
+  fixtures.py policies.py processes.py secrets.py) \
+  $(addprefix --ignore=tests/concurrency/test_concurrency_,failures.py processes.py script.py shared.py shared_tasks.py) \
+  --ignore=tests/server/e2e --ignore=tests/integrations/test_gunicorn.py
 test: .make/penstock
 	$(BIN)/pytest $(ARGS)
 	@if $(BIN)/python -c 'import sys, penstock._mode as m; sys.exit(not m.COMPILED)'; then \
@@ -76,6 +78,8 @@ fuzz: .make/penstock
 soak: .make/penstock
 	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q tests/properties
 	PENSTOCK_KILLS=5000 $(BIN)/pytest -q -s tests/stores/test_shared_processes.py
+	PENSTOCK_KILLS=1000 $(BIN)/pytest -q -s tests/concurrency/test_concurrency_processes.py
+	PENSTOCK_ROUNDS=1000 $(BIN)/pytest -q -s tests/concurrency/test_concurrency_chaos.py
 
 # Exact versions, from the ranges in pyproject.toml; run it to move them.
 lock: .make/venv

@@ -60,13 +60,13 @@ def _sleep(pause: Pause) -> bool:
     seconds = None if pause.nanoseconds is None else pause.nanoseconds / 1e9
     # A place on a paced line is never called up in threads: nobody there can cancel.
     if isinstance(pause.ticket, ThreadTicket) and not pause.ticket.width:
-        return _await_call(pause.ticket, pause.clock, pause.nanoseconds)
+        return await_call(pause.ticket, pause.clock, pause.nanoseconds)
     assert seconds is not None
     pause.clock.sleep(seconds)
     return False
 
 
-def _await_call(ticket: ThreadTicket, clock: Clock, nanoseconds: int | None) -> bool:
+def await_call(ticket: ThreadTicket, clock: Clock, nanoseconds: int | None) -> bool:
     """Wait to be called, for so long by that clock."""
     if nanoseconds is None:
         return ticket.wait(None)

@@ -76,7 +76,7 @@ def _guarded(
     function: Callable[..., Any], key: Key | None, begin: Begin, begin_async: Begin
 ) -> Callable[..., Any]:
     is_async = inspect.iscoroutinefunction(function)
-    name = _checked(key, function, is_async)
+    name = checked_key(key, function, is_async)
     if is_async:
 
         @functools.wraps(function)
@@ -97,7 +97,7 @@ def _guarded(
     return guarded
 
 
-def _checked(key: Key | None, function: Callable[..., Any], is_async: bool) -> Key:
+def checked_key(key: Key | None, function: Callable[..., Any], is_async: bool) -> Key:
     """The key, by default the function's own name, checked while decorating."""
     if key is None:
         name = getattr(function, "__qualname__", None)

@@ -82,7 +82,7 @@ async def zombies(server: Server, store: RedisStore) -> int:
         server.resume()
         pinger.first_after(resumed)
         pinger.first_after(time.monotonic() + 0.05)  # what lay there has been gone through
-    with RedisStore(server.url, prefix=store._prefix, deadline="5s") as other:
+    with RedisStore(server.url, prefix=store.prefix, deadline="5s") as other:
         return 1000 - Limiter("1000/year", store=other).peek("k").remaining
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from penstock.clock import Clock, MonotonicClock, WallClock
 from penstock.concurrency.desk import Desk
 from penstock.concurrency.line import Place, Stage
-from penstock.drivers import _await_call as await_call
+from penstock.drivers import await_call
 from penstock.line import TaskTicket, ThreadTicket, Ticket
 
 

@@ -44,7 +44,7 @@ class LeaseServer:
     """The server, the connections to it, and whether it is asked at all."""
 
     def __init__(self, store: RedisStore, timeout: float, clock: Clock, hooks: Hooks) -> None:
-        self.name = store._name
+        self.name = store.name
         self._store = store
         self._timeout = timeout
         self._clock = clock
@@ -147,7 +147,7 @@ class LeaseServer:
                 breaker.succeeded(permit)
                 raise ours from error
             reason = f"{error}" or type(error).__name__
-            reason = self._store._settings.hide(reason)
+            reason = self._store.hide(reason)
             breaker.failed(permit, reason)
             raise StoreUnavailable(f"{self.name}: {reason}") from None
         except BaseException:

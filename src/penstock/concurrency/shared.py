@@ -54,7 +54,7 @@ class SharedDesk(AskingDesk):
         self._lease_clock = LeaseClock()
         timeout = min(LONGEST_ANSWER, length / 4 / 1e9)
         self._server = LeaseServer(store, timeout, self._lease_clock, hooks)
-        self._requests = Requests(store._prefix, rules.classes, length)
+        self._requests = Requests(store.prefix, rules.classes, length)
         self._renewal = Renewal(self._server, self._requests, length, self._lease_clock, hooks)
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -74,12 +74,12 @@ class RedisStore(Store):
         target = read_target(where)
         if type(max_pending) is not int or max_pending < 1:
             raise ValueError(f"max_pending is a whole number of at least 1, not {max_pending!r}")
-        self._name = str(target)
+        self.name = str(target)  # where it is, without secrets
         self._hooks = Hooks()
-        self._prefix = keys.check_prefix(prefix)
+        self.prefix = keys.check_prefix(prefix)
         self._tag = as_tag(tag)
         self.fallback = Fallback(
-            self._name, check_policy(on_failure), check_share(share), max_local_keys, self._hooks
+            self.name, check_policy(on_failure), check_share(share), max_local_keys, self._hooks
         )
         self._settings = Settings(
             target=target,
@@ -111,10 +111,14 @@ class RedisStore(Store):
         """The server's time, as seen from here."""
         return self._settings.clock
 
+    def hide(self, text: str) -> str:
+        """``text`` without this store's secrets."""
+        return self._settings.hide(text)
+
     def make_counters(self, limit: Limit) -> Counters:
         if (limit.on_failure or self.fallback.policy) == "local":
             self.fallback.counters(limit)  # if that does not work, it is an error now
-        return RedisCounters(limit, self, self._prefix, self._tag)
+        return RedisCounters(limit, self, self.prefix, self._tag)
 
     def ask(self, tickets: Sequence[ThreadTicket], seat: Seat) -> list[Any]:
         """Send, and block until each has its answer."""
@@ -260,7 +264,7 @@ class RedisStore(Store):
         await self.close_async()
 
     def __repr__(self) -> str:
-        return f"<RedisStore {self._name}>"
+        return f"<RedisStore {self.name}>"
 
     # Other uses of the same server ----------------------------------------------------
 
