@@ -19,6 +19,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
+NGHTTP2 = "penstock.server.wires.h2._nghttp2"
 REQUIRED = os.environ.get("PENSTOCK_REQUIRE_COMPILED") == "1"
 
 
@@ -58,7 +59,7 @@ def nghttp2() -> list[Extension]:
     """The extension over libnghttp2, if that is here: fetched by tools/nghttp2.sh, or installed."""
     folder = "src/penstock/server/wires/h2"
     found = Extension(
-        "penstock.server.wires.h2._nghttp2",
+        NGHTTP2,
         [f"{folder}/_nghttp2.pyx"],
         depends=[str(path.relative_to(HERE)) for path in sorted((HERE / folder).glob("*.h"))],
         extra_compile_args=["-O3", "-g0", "-Wno-unused-function"],
@@ -93,7 +94,8 @@ class Build(build_ext):
         except Exception as error:
             if REQUIRED:
                 raise
-            self.warn(f"{ext.name} was not compiled, Penstock does without it: {error}")
+            instead = "grpcio serves gRPC" if ext.name == NGHTTP2 else "its source will be used"
+            self.warn(f"{ext.name} was not compiled, {instead}: {error}")
 
 
 DIRECTIVES = {

@@ -34,6 +34,9 @@ ORDER = [
     {"gate"},
     {"integrations"},
     {"client"},
+    {"metrics"},
+    {"loadgen"},
+    {"server"},
     {"testing"},
     {"cli", "__main__"},
 ]

@@ -36,6 +36,9 @@ unpack() { # needs no rights, only the package lists
         [ -e "$(find "$folder" -name libnghttp2.so -print -quit)" ] || { rm -rf "$folder"; return 1; }
 }
 
-installed || [ -e "$folder/usr/include/nghttp2/nghttp2.h" ] || install && installed || unpack ||
-    say "no libnghttp2 here: gRPC will be served by grpcio (Debian: apt-get install libnghttp2-dev)"
+installed && exit 0
+[ -e "$folder/usr/include/nghttp2/nghttp2.h" ] && exit 0
+install && installed && exit 0
+unpack && exit 0
+say "no libnghttp2 here: gRPC will be served by grpcio (Debian: apt-get install libnghttp2-dev)"
 exit 0

@@ -64,7 +64,7 @@ class RulesRejected(Event):
 
 @dataclass(frozen=True, slots=True)
 class Refused(Event):
-    """A middleware refused a request; in shadow, it would have. ``key`` was counted by, or a rule."""
+    """A middleware refused a request; in shadow, it would have. ``key`` is what it counted by."""
 
     key: str
     shadow: bool

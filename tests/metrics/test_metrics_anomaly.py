@@ -106,6 +106,7 @@ def test_least_is_an_option(least: int, told: list[str]) -> None:
 def test_nothing_is_raised_while_the_history_is_short() -> None:
     simulation = Simulation().windows([10] * (WARM_UP - 5) + [1000] * 5)
     assert simulation.told == []
+    assert Simulation().windows([10] * (WARM_UP - 5) + [1000, 100_000]).told == []
     simulation = Simulation().windows([10] * WARM_UP + [1000] * 2)
     assert simulation.told == ["jumped"]
 

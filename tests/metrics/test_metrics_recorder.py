@@ -162,6 +162,18 @@ def test_one_decision_counts_like_a_verdict_of_one(keys: list[str]) -> None:
     assert recorder.snapshot().refused.most() == other.snapshot().refused.most()
 
 
+def test_a_quota_that_is_used_up_refuses_also_if_another_lets_the_request_pass() -> None:
+    quotas = [{"key": key, "quota_mode": True, "limits": limits}
+              for key, limits in (("small", "1/hour"), ("large", "100/hour"))]  # fmt: skip
+    gate, recorder = made({"domain": "api", "descriptors": quotas})
+    for _ in range(3):
+        assert decide(gate, recorder, {"small": "1"}, {"large": "1"})
+    snapshot = recorder.snapshot()
+    assert outcomes(snapshot, "api/small") == {"near_limit": 1, "refused": 2}
+    assert outcomes(snapshot, "api/large") == {"allowed": 3}
+    assert snapshot.get("penstock_requests_total", "api", "refused") == 0
+
+
 # Switches ------------------------------------------------------------------------------------
 
 
@@ -268,7 +280,8 @@ def test_rules_are_bounded_too() -> None:
 def test_domains_that_somebody_made_up_are_one() -> None:
     gate, recorder = made()
     for at in range(50):
-        recorder.decided(f"no{at}" * 1000, gate.check({"user": "1"}, domain="nowhere"), 0.1)
+        name = f"no{at}" * (1000 if at % 2 else 1)
+        recorder.decided(name, gate.check({"user": "1"}, domain=name), 0.1)
     snapshot = recorder.snapshot()
     assert {labels[0] for labels in snapshot.values["penstock_requests_total"]} == {"api", "other"}
     assert snapshot.get("penstock_requests_total", "other", "allowed") == 50

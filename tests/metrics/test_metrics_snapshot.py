@@ -129,6 +129,14 @@ def test_a_sum_never_goes_down_when_a_worker_ends() -> None:
     assert gathered.snapshot().get("penstock_workers") == 2
 
 
+def test_workers_end_one_after_the_other() -> None:
+    gathered = Gathered()
+    for at in range(5):
+        gathered.put("0", worker("0", [{"user": "1"}] * 3).snapshot().to_bytes())
+        gathered.retire("0")
+        assert gathered.snapshot().get("penstock_requests_total", "api", "allowed") == 3 * (at + 1)
+
+
 def test_gauges_of_who_is_gone_do_not_stay() -> None:
     gathered = Gathered()
     gathered.put("0", put(1, {"penstock_store_up": {("redis",): 0}}))

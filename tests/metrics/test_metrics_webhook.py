@@ -36,6 +36,10 @@ def receiver(*statuses: int) -> Iterator[tuple[str, list[Any]]]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
+        def do_GET(self) -> None:  # where a redirect would lead
+            self.send_response(200)
+            self.end_headers()
+
         def log_message(self, format: str, *args: object) -> None:
             pass
 

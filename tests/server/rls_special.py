@@ -134,6 +134,11 @@ OVERRIDES = [
     Case("a look at a limit of 0 in the request", USER, steps(
         ask(descriptor("user=1", limit=(0, "MINUTE"), hits=0), "user=2"), answer(ok(0, 0), ok(2))
     )),
+    Case("what is given back to a limit of 0 is no other's", USER, steps(
+        *(ask(descriptor("user=1", limit=(1, "MINUTE"))), answer(ok(0, 1))),
+        *(ask(descriptor("user=1", limit=(0, "MINUTE"), negative=True)), answer(ok(0, 0))),
+        *(ask(descriptor("user=1", limit=(1, "MINUTE"))), answer(over(1))),
+    )),
     Case("the largest limit of a request", USER, steps(
         ask(descriptor("user=1", limit=(MOST, "YEAR"))),
         answer(ok(MOST - 1, MOST, "YEAR", 31_536_000 - START % 31_536_000)),
@@ -178,7 +183,26 @@ descriptors:
   - {key: heavy, cost: 2, limits: 5/minute fixed_window}
   - {key: big, limits: 5000000000/day fixed_window}
 """
+# Without a list, so that the short way is open.
+TWO = """
+domain: api
+descriptors:
+  - {key: two, limits: [4/minute fixed_window, 2/hour fixed_window]}
+  - {key: tier, limits: 3/minute fixed_window, allow: [gold], deny: [lead]}
+"""
 OWN_LIMITS = [
+    Case("the strictest of two limits speaks, beside others", TWO, steps(
+        *(ask("tier=a", "two=1"), answer(ok(2), ok(1, 2, "HOUR", 3591))),
+        *(ask("two=1", "tier=a"), answer(ok(0, 2, "HOUR", 3591), ok(1))),
+        *(ask("two=1", "tier=a"), answer(over(2, "HOUR", 3591), ok(1))),
+    )),
+    Case("on the allow list of a step", TWO, steps(
+        ask("tier=gold", "tier=a"), answer(UNLIMITED, ok(2))
+    )),
+    Case("on the deny list of a step", TWO, steps(
+        *(ask("tier=lead", "tier=a"), answer(DENIED, FREE)),
+        *(ask("tier=a"), answer(ok(2))),
+    )),
     Case("a period that is no unit", OWN, steps(
         ask("user=1"), answer(ok(29, 30, "", 1, "30/10s"))
     )),

@@ -184,6 +184,7 @@ def test_mutations_are_read_as_protobuf_does() -> None:
         (b"\x0d1234\x18\x07", ("", [], 7)),  # domain, of another wire type
         (b"\x1b\x18\x09\x1c\x18\x07", ("", [], 7)),  # in a group
         (b"\x12\x08\x12\x02\x08\x05\x12\x02\x10\x03", ("", [((), 5, 3, None, False)], 0)),
+        (b"\x12\x06\x1a\x02\x08\x05\x1a\x00", ("", [((), None, 0, 5, False)], 0)),
         (b"\x12\x02\x1a\x00", ("", [((), None, 0, 0, False)], 0)),  # zero hits are said
         (b"\x12\x04\x20\x80\x80\x01", ("", [((), None, 0, None, True)], 0)),
         (b"\x0a", None),

@@ -16,7 +16,7 @@ from penstock.server.rls import Request, read_request
 from penstock.server.service import Service
 from server.rls_case import ask
 from server.rls_messages import RateLimitRequest
-from server.test_service import USER, Slow, gate_of
+from server.service_kit import USER, Slow, gate_of
 
 ENTRY = '{"entries": [{"key": "user", "value": "42"}]}'
 

@@ -1,178 +1,25 @@
-"""The service without a wire: the short way, observers, reloads, and stores that wait."""
+"""The service without a wire: plans, observers, reloads and switches."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
-from typing import Any
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from penstock import MemoryStore
-from penstock.decision import Decision
-from penstock.errors import InvalidKey, StoreUnavailable
-from penstock.gate import AsyncGate, Gate
+from penstock.errors import InvalidKey
+from penstock.gate import Gate
 from penstock.rules.verdict import Descriptor, Verdict
 from penstock.server import rls_general
 from penstock.server.grpc_status import (
-    INVALID_ARGUMENT,
     RESOURCE_EXHAUSTED,
-    UNAVAILABLE,
     GrpcError,
 )
 from penstock.server.rls import read_request
-from penstock.server.rls_general import Response
-from penstock.server.rls_quick import Plan
 from penstock.server.rls_words import LONGEST_KEPT, MOST_PLANS
 from penstock.server.service import Service
 from penstock.testing import FakeClock
 from server.rls_case import ask, descriptor
-from server.rls_cases import CASES, Case, Message, make_gate
+from server.rls_cases import CASES, Case, make_gate
 from server.rls_messages import decode, encode
-
-USER = "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 3}}]}"
-
-
-def gate_of(rules: str, clock: FakeClock | None = None, store: Any = None) -> AsyncGate:
-    clock = clock or FakeClock()
-    gate = AsyncGate.from_rules(rules, store or MemoryStore(clock=clock), clock=clock)
-    assert isinstance(gate, AsyncGate)
-    return gate
-
-
-def at_once(answer: bytes | Awaitable[bytes]) -> bytes:
-    assert isinstance(answer, bytes)
-    return answer
-
-
-# Both ways ---------------------------------------------------------------------------------
-
-RULES = [
-    """
-domain: api
-descriptors:
-  - {key: user, rate_limit: {unit: minute, requests_per_unit: 4, name: per-user}}
-  - {key: ip, limits: [5/minute fixed_window, 3/10s, 7/hour sliding_window]}
-  - {key: job, cost: 2, limits: 6/minute burst 3}
-  - {key: plan, descriptors: [{key: user, limits: 2/30s}]}
-  - {key: path, value: "/a*", rate_limit: {unit: second, requests_per_unit: 2}}
-""",
-    """
-domain: api
-descriptors:
-  - {key: user, rate_limit: {unit: minute, requests_per_unit: 2}}
-  - {key: ip, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
-  - {key: job, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
-  - {key: plan, rate_limit: {unlimited: true}, descriptors: [{key: user, limits: 1/day}]}
-  - {key: path, rate_limit: {unit: minute, requests_per_unit: 0}}
-""",
-    """
-domain: api
-deny: {user: [c]}
-descriptors:
-  - {key: user, rate_limit: {unit: minute, requests_per_unit: 2}}
-  - {key: ip, limits: 9/minute lockout 1m}
-  - {key: job, limits: 3/minute soft 2 for 30s}
-""",
-]
-PAIRS = st.sampled_from(
-    [
-        "user=a",
-        "user=b",
-        "user=c",
-        "ip=a",
-        "ip=b",
-        "job=a",
-        "plan=x",
-        "path=/a",
-        "path=/b",
-        "=",
-        "z=z",
-    ]
-)
-
-
-@st.composite
-def descriptors(draw: Any) -> Message:
-    more: Message = {}
-    if draw(st.integers(0, 7)) == 0:
-        more["hits"] = draw(st.integers(0, 4))
-    if draw(st.integers(0, 11)) == 0:
-        more["negative"] = True
-    if draw(st.integers(0, 9)) == 0:
-        more["limit"] = (
-            draw(st.integers(0, 3)),
-            draw(st.sampled_from(["SECOND", "HOUR", "UNKNOWN"])),
-        )
-    return descriptor(*draw(st.lists(PAIRS, max_size=2)), **more)
-
-
-REQUESTS = st.builds(
-    lambda several, domain, hits: encode(ask(*several, domain=domain, hits=hits)),
-    st.lists(descriptors(), max_size=3),
-    st.sampled_from(["api"] * 6 + ["", "other"]),
-    st.sampled_from([None, None, 0, 1, 2, 3]),
-)
-
-
-@settings(max_examples=settings.default.max_examples * 2)
-@given(
-    st.sampled_from(RULES),
-    st.lists(REQUESTS, min_size=1, max_size=4),
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20_000)), max_size=20),
-    st.booleans(),
-)
-def test_both_ways_come_to_the_same_bytes(
-    rules: str, messages: list[bytes], turns: list[tuple[int, int]], headers: bool
-) -> None:
-    clocks = FakeClock(), FakeClock()
-    short, long = (Service(gate_of(rules, c), clock=c, headers=headers) for c in clocks)
-    for which, milliseconds in turns:
-        message = messages[which % len(messages)]
-        answers: list[object] = []
-        for clock, each in zip(clocks, (short.rate_limit, general(long)), strict=True):
-            clock.advance_ns(milliseconds * 1_000_000)
-            try:
-                answers.append(each(message))
-            except GrpcError as error:
-                answers.append((error.code, error.message))
-        assert answers[0] == answers[1]
-
-
-def general(service: Service) -> Any:
-    def answer(message: bytes) -> bytes:
-        response = service.answer(read_request(message))
-        assert isinstance(response, Response)
-        return response.wire()
-
-    return answer
-
-
-def test_the_short_way_is_taken() -> None:
-    service = Service(gate_of(RULES[0]))
-    single = service._planner.plan(encode(ask("user=a")))
-    assert isinstance(single, Plan)
-    assert single.single
-    several = service._planner.plan(encode(ask("user=a", "ip=a", "z=z", hits=2)))
-    assert isinstance(several, Plan)
-    assert [cost for _, _, cost in several.items] == [2, 2, 2, 2]
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        ask(descriptor("user=a", hits=1)),
-        ask(descriptor("user=a", negative=True)),
-        ask(descriptor("user=a", limit=(1, "HOUR"))),
-        ask("user=a", "user=a"),
-        ask("user=a", domain="other"),
-    ],
-)
-def test_the_short_way_is_not_taken(request_: Message) -> None:
-    assert not isinstance(Service(gate_of(USER))._planner.plan(encode(request_)), Plan)
-
+from server.service_kit import USER, Watching, at_once, gate_of
 
 # Plans -------------------------------------------------------------------------------------
 
@@ -255,15 +102,6 @@ def test_a_gate_is_needed() -> None:
 # Observers ---------------------------------------------------------------------------------
 
 
-class Watching:
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, bool, list[str], float]] = []
-
-    def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
-        reasons = [status.reason for status in verdict.statuses]
-        self.seen.append((domain, verdict.allowed, reasons, seconds))
-
-
 class Ticking(FakeClock):
     """A quarter of a second passes whenever it is looked at."""
 
@@ -325,82 +163,3 @@ def test_check() -> None:
     with pytest.raises(InvalidKey):
         service.check("", [Descriptor((("user", "a"),))])
     assert service.now() == 1.5
-
-
-# Stores that wait --------------------------------------------------------------------------
-
-
-class Slow(MemoryStore):
-    """Answers in the next turn of the loop, and only to those who await."""
-
-    waits = True
-    broken = False
-
-    def make_counters(self, limit: Any) -> Any:
-        made = super().make_counters(limit)
-        return SlowCounters(self, made)
-
-    async def hit_each_async(self, wanted: Any) -> list[Decision]:  # type: ignore[override]
-        await asyncio.sleep(0)
-        if self.broken:
-            raise StoreUnavailable("no answer")
-        return self.hit_each([(each.inner, key, cost) for each, key, cost in wanted])
-
-
-class SlowCounters:
-    def __init__(self, store: Slow, inner: Any) -> None:
-        self.store = store
-        self.inner = inner
-        self.limit = inner.limit
-
-    async def submit(self, verb: str, *args: Any) -> Any:
-        await asyncio.sleep(0)
-        if self.store.broken:
-            raise StoreUnavailable("no answer")
-        return getattr(self.inner, verb)(*args)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_a_store_that_waits_answers_alike(case: Case) -> None:
-    _, clock = make_gate(case)
-    gate = gate_of(case.rules, clock, Slow(clock=clock))
-    gate.switches.mode(case.mode)
-    watching = Watching()
-    service = Service(gate, clock=clock, headers=case.headers, observer=watching)
-    for number, step in enumerate(case.steps):
-        clock.advance(step.wait)
-        answer: object
-        try:
-            found = service.rate_limit(encode(step.request))
-            answer = decode(found if isinstance(found, bytes) else await found)
-        except GrpcError as error:
-            answer = error.code
-        assert answer == step.expected, number
-    answers = [step for step in case.steps if not isinstance(step.expected, int)]
-    assert len(watching.seen) == len(answers)
-
-
-async def test_check_with_a_store_that_waits() -> None:
-    watching = Watching()
-    service = Service(gate_of(USER, store=Slow()), observer=watching)
-    verdict = await service.check("api", [Descriptor((("user", "a"),))])  # type: ignore[misc]
-    assert verdict.allowed
-    assert watching.seen[0][:3] == ("api", True, ["limit"])
-
-
-@pytest.mark.parametrize(
-    "request_", [ask("user=a"), ask("user=a", "user=b"), ask(descriptor("user=a", hits=2))]
-)
-async def test_a_store_that_fails(request_: Message) -> None:
-    store = Slow()
-    store.broken = True
-    with pytest.raises(GrpcError, match="no answer") as caught:
-        await Service(gate_of(USER, store=store)).rate_limit(encode(request_))  # type: ignore[misc]
-    assert caught.value.code == UNAVAILABLE
-
-
-async def test_errors_with_a_store_that_waits_come_at_once() -> None:
-    service = Service(gate_of(USER, store=Slow()))
-    with pytest.raises(GrpcError) as caught:
-        service.rate_limit(b"\x0a")
-    assert caught.value.code == INVALID_ARGUMENT

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from penstock import _mode
 from penstock._version import __version__
-from penstock.cli import check, demo, explain, serve
+from penstock.cli import bench, check, demo, explain, proxy, serve, top
 
 DONE = 0
 BAD_ARGUMENTS = 2
@@ -36,6 +36,9 @@ def build_parser() -> argparse.ArgumentParser:
     check.register(commands)
     explain.register(commands)
     serve.register(commands)
+    proxy.register(commands)
+    top.register(commands)
+    bench.register(commands)
     return parser
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import logging
 import signal
 import sys
 from collections.abc import Iterator
@@ -89,23 +88,15 @@ def run(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError:
         print("penstock proxy needs httptools: pip install 'penstock[server]'", file=sys.stderr)
         return BAD_ARGUMENTS
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    from penstock.server import logs, loops
+
+    logs.setup()
     try:
-        with _gate(arguments) as gate, _Runner() as runner:
-            return runner.run(_serve(arguments, gate))
+        with _gate(arguments) as gate:
+            return loops.run(_serve(arguments, gate))
     except (PenstockError, ValueError, TypeError) as error:
         print(f"penstock proxy: {error}", file=sys.stderr)
         return BAD_ARGUMENTS
-
-
-def _Runner() -> asyncio.Runner:
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return asyncio.Runner()
-    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """When a refused call is sent again, and how often at most.
 
 After the n-th refusal of a call it waits for ``Retry-After``, if it was given one, plus a time
-drawn from 0 to ``min(longest, first * 2^(n-1))`` ("full jitter"): added, so that it is never early, and
-so that those who were refused together do not come back together.
+drawn from 0 to ``min(longest, first * 2^(n-1))`` ("full jitter"): added, so that it is never
+early, and so that those who were refused together do not come back together.
 
 The *budget* bounds all calls to one key together: each call adds ``budget`` (a tenth), each retry
 takes one. It begins at ``floor`` and never holds more than ten times that. So there are

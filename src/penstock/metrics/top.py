@@ -111,8 +111,9 @@ def load(dumped: dict[str, Any]) -> Top[tuple[str, ...]]:
 def merge(tops: Iterable[Top[K]]) -> Top[K]:
     """The sum of several, in a new one. Of different capacities, the smallest is kept to."""
     given = list(tops)
-    # One that is empty has nothing to say about it.
-    most = min((top.capacity for top in given if top.total), default=CAPACITY)
+    # One that is empty has nothing to say about it, unless all are.
+    told = [top.capacity for top in given if top.total] or [top.capacity for top in given]
+    most = min(told, default=CAPACITY)
     out: Top[K] = Top(most)
     out.total = sum(top.total for top in given)
     floor = sum(top.least for top in given)

@@ -96,8 +96,10 @@ class Check:
             return line
         rule = match.rule
         mode = self._mode_of(rule.id)
-        line.shadow = rule.shadow or mode == SHADOW
-        line.quota = rule.quota
+        # A limit that the request brings is no rule, and so in no rule's shadow.
+        own = descriptor.limit is not None
+        line.shadow = (rule.shadow and not own) or mode == SHADOW
+        line.quota = rule.quota and not own
         line.cost *= rule.cost
         line.key = match.key
         if mode == model.OFF:

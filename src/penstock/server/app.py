@@ -15,7 +15,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,8 @@ from penstock.server.admin.api import AdminApi
 from penstock.server.admin.audit import AuditLog
 from penstock.server.admin.server import AdminServer
 from penstock.server.admin.tokens import Tokens
-from penstock.server.fleet import Answer, Command, Fleet
-from penstock.server.listening import listen, shown
+from penstock.server.fleet import Answer, Command, Fleet, read_rules
+from penstock.server.listening import free_path, listen, reserve, shown
 from penstock.server.loops import run
 from penstock.server.processes import Process, Supervised, new_salt
 from penstock.server.settings import Settings, SettingsError, address_of
@@ -58,8 +58,20 @@ def serve(settings: Settings) -> int:
     return 0
 
 
-class Alone:
-    """The only member of a fleet: a worker in this process."""
+class Alone(Fleet):
+    """A fleet of one: a worker in this process."""
+
+    def __init__(self, settings: Settings, about: dict[str, Any], worker: Worker) -> None:
+        super().__init__(settings, about)
+        self.members = [Here(worker)]
+        self._worker = worker
+
+    def files(self) -> Sequence[str]:
+        return self._worker.gate.rules.files
+
+
+class Here:
+    """Its only member."""
 
     name = "0"
 
@@ -78,18 +90,22 @@ class App:
         self._salt = salt
         self._began = time.monotonic()
         self._stop = asyncio.Event()
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._drain: Callable[[float], Awaitable[None]] | None = None
         self.listening: dict[str, str] = {}  # where, by wire
         self.fleet: Fleet | None = None
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
+            self._catch_signals()
             await self._start(stack)
             self.ready.set()
-            self._catch_signals()
             await self._stop.wait()
             logger.info("draining for at most %s", self.settings.drain)
+            if self._drain is not None:
+                await self._drain(self.settings.drain_seconds)  # the admin API tells of it
+            logger.info("ended")
 
     def stop(self) -> None:
         self._stop.set()
@@ -104,12 +120,12 @@ class App:
             folder = Path(store.partition(":")[2]).parent
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         sockets = self._listen(stack, wire)
-        rules = _rules(settings)  # said here once, not by every worker
+        rules = read_rules(settings)
         about = {"wire": wire, "store": _without_secrets(store), "rules": _count(rules)}
-        fleet = await self._start_fleet(stack, store, sockets, about)
+        fleet = await self._start_fleet(stack, store, sockets, about, rules)
         self.fleet = fleet
         await self._start_admin(stack, fleet)
-        self._start_watching(stack, fleet, rules)
+        self._start_watching(stack, fleet)
         self._say(wire, store, rules)
 
     def _listen(self, stack: contextlib.AsyncExitStack, wire: str) -> list[Sockets]:
@@ -118,16 +134,29 @@ class App:
         for name in ("http", "grpc"):
             address = address_of(getattr(self.settings, name), name)
             made: list[socket.socket | None] = [None] * count
-            if address is not None and not (name == "grpc" and wire == GRPCIO):
+            if address is not None and name == "grpc" and wire == GRPCIO:
+                # It listens by itself.
+                if isinstance(address, tuple):
+                    held = reserve(address)
+                    stack.callback(held.close)
+                    self.listening[name] = shown(held)
+                    made = [held] * count
+                elif count > 1:
+                    raise SettingsError(
+                        "grpcio cannot share a Unix socket between workers: take --workers 1,"
+                        " or a port"
+                    )
+                else:
+                    free_path(address)
+                    self.listening[name] = self.settings.grpc
+            elif address is not None:
                 listeners = listen(address, count)
                 made = list(listeners)
                 for each in listeners:
                     stack.callback(each.close)
                 self.listening[name] = shown(listeners[0])
                 if isinstance(address, str):
-                    stack.callback(_unlink, address)
-            elif address is not None:
-                self.listening[name] = self.settings.grpc
+                    stack.callback(_unlink, address, os.stat(address).st_ino)
             found[name] = made
         return [
             Sockets(http, grpc) for http, grpc in zip(found["http"], found["grpc"], strict=True)
@@ -139,22 +168,23 @@ class App:
         store: str,
         sockets: list[Sockets],
         about: dict[str, Any],
+        rules: RuleSet,
     ) -> Fleet:
         settings = self.settings
         if settings.workers == 1:
-            worker = Worker(settings, store, "0", self._salt)
+            worker = Worker(settings, store, "0", self._salt, rules)
             await worker.start(sockets[0])
             stack.push_async_callback(worker.drain, settings.drain_seconds)
-            fleet = Fleet(settings, about)
-            fleet.members = [Alone(worker)]
-            return fleet
+            self._drain = worker.drain
+            return Alone(settings, about, worker)
         processes = [
             Process(number, settings, store, self._salt, each)
             for number, each in enumerate(sockets)
         ]
-        supervised = Supervised(settings, about, processes)
+        supervised = Supervised(settings, about, processes, rules)
         await supervised.start()
         stack.push_async_callback(supervised.stop, settings.drain_seconds)
+        self._drain = supervised.stop
         return supervised
 
     async def _start_admin(self, stack: contextlib.AsyncExitStack, fleet: Fleet) -> None:
@@ -170,17 +200,17 @@ class App:
         self._audit = audit
         stack.push_async_callback(server.close)
 
-    def _start_watching(
-        self, stack: contextlib.AsyncExitStack, fleet: Fleet, rules: RuleSet
-    ) -> None:
+    def _start_watching(self, stack: contextlib.AsyncExitStack, fleet: Fleet) -> None:
+        settings = self.settings
         loop = asyncio.get_running_loop()
-        if self.settings.watch and self.settings.rules:
-            files = list(rules.files)
+        certificates = (settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        watched = [*settings.rules, *[path for path in certificates if path]]
+        if settings.watch and watched:
 
             def changed() -> None:
                 asyncio.run_coroutine_threadsafe(fleet.reload(), loop)
 
-            watcher = Watcher(self.settings.rules, changed, lambda: files)
+            watcher = Watcher(watched, changed, fleet.files)
             watcher.start()
             stack.callback(watcher.stop)
         fleet.more.append(fleet.watch)
@@ -191,7 +221,7 @@ class App:
             stack.callback(webhook.close)
             fleet.watch.subscribe(webhook)
             fleet.more.append(webhook)
-        self._tasks.append(asyncio.create_task(fleet.look_for_anomalies()))
+        self._tasks.add(asyncio.create_task(fleet.look_for_anomalies()))
         stack.push_async_callback(self._end_tasks)
 
     async def _end_tasks(self) -> None:
@@ -209,13 +239,16 @@ class App:
 
     def _soon(self, function: Callable[[], Awaitable[Any]]) -> Callable[[], None]:
         def call() -> None:
-            self._tasks.append(asyncio.ensure_future(function()))
+            task = asyncio.ensure_future(function())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
         return call
 
     async def _renew(self) -> None:
         """SIGHUP: rules, certificates and the audit log's file."""
-        assert self.fleet is not None
+        if self.fleet is None:  # it has not read them yet
+            return
         audit = getattr(self, "_audit", None)
         if audit is not None:
             audit.reopen()
@@ -241,14 +274,6 @@ class App:
         logger.info("ready after %.2f s", time.monotonic() - self._began)
 
 
-def _rules(settings: Settings) -> RuleSet:
-    if not settings.rules:
-        return RuleSet({})
-    from penstock.rules.parse import load_files
-
-    return load_files(settings.rules, merge_domains=settings.merge_domains)
-
-
 def _count(rules: RuleSet) -> int:
     return sum(1 for _ in all_rules(rules))
 
@@ -257,9 +282,11 @@ def _without_secrets(store: str) -> str:
     return logs.Masks().text(store)
 
 
-def _unlink(path: str) -> None:
+def _unlink(path: str, inode: int) -> None:
+    """Unless a successor has put its own there."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+        if os.stat(path).st_ino == inode:
+            os.unlink(path)
 
 
 def _tell(event: Event) -> None:

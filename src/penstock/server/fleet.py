@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.metrics import AnomalyWatch, Gathered, Snapshot, merge
+from penstock.rules.model import RuleSet
 from penstock.server.admin.handlers import Sources
 from penstock.server.settings import Settings
 
@@ -20,6 +21,15 @@ logger = logging.getLogger("penstock.server")
 Answer = dict[str, Any]
 Command = dict[str, Any]
 TOP_OUTCOMES = ("allowed", "refused", "near_limit")
+
+
+def read_rules(settings: Settings) -> RuleSet:
+    """From the files that were named; `RulesError` says what is wrong with them."""
+    if not settings.rules:
+        return RuleSet({})
+    from penstock.rules.parse import load_files
+
+    return load_files(settings.rules, merge_domains=settings.merge_domains)
 
 
 class Member(Protocol):
@@ -42,6 +52,10 @@ class Fleet:
         self.watch = AnomalyWatch()
         self.more: list[Any] = []  # others that have a snapshot: the watch, the webhook
 
+    def files(self) -> Sequence[str]:
+        """All that the rules in force were read from."""
+        return ()
+
     # Control ---------------------------------------------------------------------------------
 
     async def apply(self, command: Command) -> list[Answer]:
@@ -59,7 +73,8 @@ class Fleet:
 
     async def reload(self) -> bool:
         """Rules and certificates, in all of them; whether all could."""
-        answers = [*await self.apply({"do": "reload"}), *await self.apply({"do": "reload_tls"})]
+        answers = await self.apply({"do": "reload"}) if self._settings.rules else []
+        answers += await self.apply({"do": "reload_tls"})
         wrong = [answer for answer in answers if not answer["ok"]]
         for answer in wrong[:1]:
             logger.error("reloading failed, all stays as it was:\n%s", answer["error"])
@@ -84,14 +99,13 @@ class Fleet:
 
     async def health(self) -> dict[str, bool]:
         answers = await self.apply({"do": "health"})
-        found: dict[str, bool] = {}
+        found = {"workers": all(answer["ok"] for answer in answers)}
+        if not any(answer["ok"] for answer in answers):
+            found["service"] = False
         for answer in answers:
-            parts: dict[str, list[Any]] = {"workers": [False, ""]}
-            if answer["ok"]:
-                parts = answer["result"]
-            for name, (ok, _) in parts.items():
+            for name, (ok, _) in (answer["result"] if answer["ok"] else {}).items():
                 found[name or "service"] = found.get(name or "service", True) and bool(ok)
-        return found or {"service": False}
+        return found
 
     async def metrics(self) -> bytes:
         from penstock.metrics.prometheus import exposition

@@ -25,18 +25,37 @@ def listen(address: Address, count: int = 1) -> list[socket.socket]:
         return [first, *[first.dup() for _ in range(count - 1)]]
     made: list[socket.socket] = []
     try:
+        if count > 1:
+            # Those who share a port are not told of each other: nobody else may be on it.
+            _tcp(address, reuse=False).close()
         for _ in range(count):
             made.append(_tcp(address, reuse=count > 1))
             address = (address[0], made[0].getsockname()[1])  # port 0: all share what came
     except OSError as error:
         for each in made:
             each.close()
-        host, port = address
-        raise SettingsError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        raise _cannot(address, error) from None
     return made
 
 
-def _tcp(address: tuple[str, int], reuse: bool) -> socket.socket:
+def reserve(address: tuple[str, int]) -> socket.socket:
+    """Keeps a port for those who listen by themselves, with SO_REUSEADDR or SO_REUSEPORT.
+
+    It is bound and does not listen, so no connection comes to it.
+    """
+    try:
+        made = _tcp(address, reuse=False, listening=False)
+    except OSError as error:
+        raise _cannot(address, error) from None
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # after: we must be alone on it
+    return made
+
+
+def _cannot(address: tuple[str, int], error: OSError) -> SettingsError:
+    return SettingsError(f"cannot listen on {address[0]}:{address[1]}: {error.strerror}")
+
+
+def _tcp(address: tuple[str, int], reuse: bool, listening: bool = True) -> socket.socket:
     host, port = address
     found = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
@@ -50,7 +69,8 @@ def _tcp(address: tuple[str, int], reuse: bool) -> socket.socket:
         # Answers are small: they must not wait to become larger. Accepted sockets inherit it.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.bind(place)
-        made.listen(BACKLOG)
+        if listening:
+            made.listen(BACKLOG)
         made.setblocking(False)
     except OSError:
         made.close()
@@ -58,29 +78,35 @@ def _tcp(address: tuple[str, int], reuse: bool) -> socket.socket:
     return made
 
 
+def free_path(path: str) -> None:
+    """See to it that a Unix socket can be made there.
+
+    A path that nobody listens on any more is taken over; any other file is left alone.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            raise SettingsError(f"{path} is there, and is no socket")
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()
+        except OSError as error:
+            raise SettingsError(f"cannot listen on {path}: {error.strerror}") from None
+        else:
+            raise SettingsError(f"somebody listens on {path} already")
+
+
 def _unix(path: str) -> socket.socket:
-    """A path that nobody listens on any more is taken over; any other file is left alone."""
+    free_path(path)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(os.stat(path).st_mode):
-                raise SettingsError(f"{path} is there, and is no socket")
-            try:
-                with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-                    probe.connect(path)
-            except ConnectionRefusedError:
-                Path(path).unlink()
-            else:
-                raise SettingsError(f"somebody listens on {path} already")
         made.bind(path)
         made.listen(BACKLOG)
         made.setblocking(False)
     except OSError as error:
         made.close()
-        raise SettingsError(f"cannot listen on {path}: {error.strerror}") from None
-    except SettingsError:
-        made.close()
-        raise
+        raise SettingsError(f"cannot listen on {path}: {error.strerror or error}") from None
     return made
 
 

@@ -69,7 +69,7 @@ class Masks:
         if "://" in text and "@" in text:
             text = re.sub(r"\S+", _without_password, text)
         text = _BEARER.sub(rf"\1\2{MASK}", text)
-        return _NAMED.sub(rf"\1{MASK}", text)
+        return _NAMED.sub(rf"\1{MASK}", text) if _SECRET_NAME.search(text) else text
 
     def value(self, value: Any, depth: int = 0) -> Any:
         """The same in everything that a value holds; what is no JSON becomes text."""

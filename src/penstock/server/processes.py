@@ -1,7 +1,8 @@
 """Workers as processes: started, asked over a channel, started again when they die.
 
 The sockets on which they listen are the supervisor's. While a worker is being replaced, what
-comes for it waits in its socket's backlog.
+comes for it waits in its socket's backlog. A new worker is given the rules that are in force,
+whatever lies in the files by now, and all that an operator has switched, before it listens.
 """
 
 from __future__ import annotations
@@ -10,14 +11,21 @@ import asyncio
 import dataclasses
 import logging
 import os
+import pickle
 import socket
 import sys
+import tempfile
+from collections.abc import Sequence
 from typing import Any
 
+from penstock.errors import RulesError
+from penstock.gate import AsyncGate
+from penstock.rules.model import RuleSet
+from penstock.server.admin.commands import apply_command, commands_of
 from penstock.server.channel import Channel, Message
-from penstock.server.fleet import Answer, Command, Fleet
+from penstock.server.fleet import Answer, Command, Fleet, read_rules
 from penstock.server.settings import Settings, SettingsError
-from penstock.server.worker import Sockets
+from penstock.server.worker import NOTICE, Sockets
 
 logger = logging.getLogger("penstock.server")
 
@@ -26,6 +34,7 @@ START = 30.0  # seconds, with a hundred thousand rules
 FIRST_PAUSE, LONGEST_PAUSE, LIVED_WELL = 0.05, 5.0, 10.0
 # What an operator has switched, so that a new worker knows it, too.
 SWITCHES = {"mode", "clear_mode", "override", "clear_override", "list", "clear_list", "log_level"}
+RELOADS = {"reload", "reload_tls"}
 
 
 class Process:
@@ -35,6 +44,7 @@ class Process:
         self, number: int, settings: Settings, store: str, salt: bytes | None, sockets: Sockets
     ) -> None:
         self.name = str(number)
+        self.missed: list[Command] = []  # while it was being started
         self._settings = settings
         self._store = store
         self._salt = salt
@@ -42,51 +52,55 @@ class Process:
         self._process: asyncio.subprocess.Process | None = None
         self._channel: Channel | None = None
 
-    @property
-    def pid(self) -> int | None:
-        return None if self._process is None else self._process.pid
+    async def start(self, rules: bytes, switched: list[Command]) -> None:
+        """A new process, ready. `SettingsError` if it says that it cannot.
 
-    async def start(self) -> None:
-        """A new process, ready. `SettingsError` if it says that it cannot."""
+        ``rules`` are pickled; they go through a file without a name, as they may be large.
+        """
+        self.missed.clear()
         ours, theirs = socket.socketpair()
-        handed = {
-            "http": None if self._sockets.http is None else self._sockets.http.fileno(),
-            "grpc": None if self._sockets.grpc is None else self._sockets.grpc.fileno(),
-        }
-        descriptors = [theirs.fileno(), *[fd for fd in handed.values() if fd is not None]]
-        try:
+        with theirs, tempfile.TemporaryFile() as file:
+            file.write(rules)
+            file.seek(0)
+            handed = {
+                "http": None if self._sockets.http is None else self._sockets.http.fileno(),
+                "grpc": None if self._sockets.grpc is None else self._sockets.grpc.fileno(),
+                "rules": file.fileno(),
+            }
+            given = [fd for fd in handed.values() if fd is not None]
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "penstock.server.worker_main", str(theirs.fileno()),
-                pass_fds=descriptors, stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), *given], stdin=asyncio.subprocess.DEVNULL,
             )  # fmt: skip
-        finally:
-            theirs.close()
+        question = {
+            "do": "start",
+            "settings": dataclasses.asdict(self._settings),
+            "store": self._store,
+            "name": self.name,
+            "salt": None if self._salt is None else self._salt.hex(),
+            "descriptors": handed,
+            "switched": switched,
+        }
         self._channel = Channel(_nothing_to_ask)
-        await self._channel.open(ours)
-        answer = await self._channel.ask(
-            {
-                "do": "start",
-                "settings": dataclasses.asdict(self._settings),
-                "store": self._store,
-                "name": self.name,
-                "salt": None if self._salt is None else self._salt.hex(),
-                "sockets": handed,
-            },
-            START,
-        )
-        if not answer["ok"]:
-            raise SettingsError(answer["error"])
+        try:
+            await self._channel.open(ours)
+            answer = await self._channel.ask(question, START)
+            if not answer["ok"]:
+                raise SettingsError(answer["error"])
+        except BaseException:
+            await self.kill()
+            raise
 
     async def apply(self, command: Command, timeout: float = 10.0) -> Answer:
         """Never raises: a worker that does not answer is an answer, too."""
         if self._channel is None:
-            return {"ok": False, "status": 503, "error": f"worker {self.name} is being started"}
+            return _away(f"worker {self.name} is being started")
         try:
             return await self._channel.ask(command, timeout)
         except TimeoutError:
             return {"ok": False, "status": 504, "error": f"worker {self.name} did not answer"}
         except ConnectionError:
-            return {"ok": False, "status": 503, "error": f"worker {self.name} is gone"}
+            return _away(f"worker {self.name} is gone")
 
     async def ended(self) -> int:
         assert self._process is not None
@@ -96,50 +110,115 @@ class Process:
         """Drain it; kill it if that takes too long."""
         if self._process is None or self._process.returncode is not None:
             return
+        closing = asyncio.create_task(self._close_sockets(min(NOTICE, seconds)))
         await self.apply({"do": "drain", "seconds": seconds}, seconds + 2.0)
+        await closing
         try:
             await asyncio.wait_for(self._process.wait(), 2.0)
         except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
-        await self._let_go()
+            logger.error("worker %s did not end in time and is killed", self.name)
+        await self.kill()
 
-    async def _let_go(self) -> None:
+    async def _close_sockets(self, after: float) -> None:
+        """As it does by then: as long as we hold them, who comes would wait for nobody."""
+        await asyncio.sleep(after)
+        for each in (self._sockets.http, self._sockets.grpc):
+            if each is not None:
+                each.close()
+
+    async def kill(self) -> None:
+        """If it has not ended by itself."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
-
-    async def forget(self) -> None:
-        """The process has ended by itself."""
-        await self._let_go()
 
 
 class Supervised(Fleet):
     """A fleet of processes that are kept alive."""
 
-    def __init__(self, settings: Settings, about: dict[str, Any], processes: list[Process]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        about: dict[str, Any],
+        processes: list[Process],
+        rules: RuleSet,
+    ) -> None:
         super().__init__(settings, about)
         self.processes = processes
         self.members = list(processes)
-        self._switched: list[tuple[float, Command]] = []
-        self._keeping: list[asyncio.Task[None]] = []
-        self._stopping = False
         self.restarts = 0
+        self._keep_rules(rules)
+        # What is switched. It has no rules, and is asked for nothing else.
+        self._switched = AsyncGate(RuleSet({}))
+        self._switching = asyncio.Lock()
+        if settings.shadow:
+            self._switched.switches.mode("shadow")
+        self._keeping: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """All at once; `SettingsError` as soon as one cannot."""
         try:
-            await asyncio.gather(*[process.start() for process in self.processes])
+            await asyncio.gather(*[self._start(process) for process in self.processes])
         except BaseException:
-            await self.stop(0.0)
+            await asyncio.gather(*[process.kill() for process in self.processes])
             raise
         self._keeping = [asyncio.create_task(self._keep(each)) for each in self.processes]
 
+    async def _start(self, process: Process) -> None:
+        await process.start(self._rules, self._to_tell())
+        async with self._switching:
+            while process.missed:
+                await process.apply(process.missed.pop(0))
+
+    def _to_tell(self) -> list[Command]:
+        mode = self._switched.switches.state().mode  # also if it is what rules say: see --shadow
+        return [{"do": "mode", "mode": mode, "name": None}, *commands_of(self._switched)]
+
+    # Changes -----------------------------------------------------------------------------------
+
     async def apply(self, command: Command) -> list[Answer]:
+        verb = command.get("do")
+        if verb in SWITCHES:
+            async with self._switching:  # what a new worker has missed comes before
+                answers = await self._apply(command)
+                if any(answer["ok"] for answer in answers):
+                    await apply_command(self._switched, command)
+                return answers
+        if verb in RELOADS:
+            answers = await self._apply(command)
+            if verb == "reload" and all(answer["ok"] for answer in answers):
+                await self._read_rules()
+            return answers
+        return await super().apply(command)
+
+    async def _apply(self, command: Command) -> list[Answer]:
+        """Who is away is told when it is back, so it has as good as taken it."""
         answers = await super().apply(command)
-        if command.get("do") in SWITCHES and all(answer["ok"] for answer in answers):
-            self._switched.append((asyncio.get_running_loop().time(), dict(command)))
+        for at, process in enumerate(self.processes):
+            if answers[at].get("away"):
+                process.missed.append(command)
+                answers[at] = {"ok": True, "result": None}
         return answers
+
+    async def _read_rules(self) -> None:
+        """As the workers just did; not in the way of what else is asked."""
+        try:
+            self._keep_rules(await asyncio.to_thread(read_rules, self._settings))
+        except RulesError:  # changed again meanwhile
+            logger.info("the rules have changed again: workers that start use the last good ones")
+
+    def _keep_rules(self, rules: RuleSet) -> None:
+        self._files = rules.files
+        self._rules = pickle.dumps(rules)
+
+    def files(self) -> Sequence[str]:
+        return self._files
+
+    # Keeping them alive --------------------------------------------------------------------------
 
     async def _keep(self, process: Process) -> None:
         """Start it again whenever it dies."""
@@ -147,42 +226,31 @@ class Supervised(Fleet):
         while True:
             began = asyncio.get_running_loop().time()
             code = await process.ended()
-            if self._stopping:
-                return
             self.retire(process.name)
-            await process.forget()
+            await process.kill()
             logger.error("worker %s ended (%s) and is started again", process.name, _why(code))
             lived = asyncio.get_running_loop().time() - began
             pause = FIRST_PAUSE if lived >= LIVED_WELL else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause)
             self.restarts += 1
             try:
-                await process.start()
-                await self._tell_again(process)
-            except (SettingsError, ConnectionError, TimeoutError) as error:
+                await self._start(process)
+            except (SettingsError, OSError, TimeoutError) as error:
                 logger.error("worker %s could not be started: %s", process.name, error)
 
-    async def _tell_again(self, process: Process) -> None:
-        """What was switched since the start, as far as it has not run out."""
-        now = asyncio.get_running_loop().time()
-        for at, command in self._switched:
-            lasts = command.get("lasts")
-            if isinstance(lasts, (int, float)):
-                if at + lasts <= now:
-                    continue
-                command = {**command, "lasts": at + lasts - now}
-            await process.apply(command)
-
     async def stop(self, seconds: float) -> None:
-        self._stopping = True
-        await asyncio.gather(*[process.stop(seconds) for process in self.processes])
         for task in self._keeping:
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
+        await asyncio.gather(*[process.stop(seconds) for process in self.processes])
 
 
 async def _nothing_to_ask(message: Message) -> Message:
     return {"ok": False, "status": 404, "error": "a worker asks nothing"}
+
+
+def _away(error: str) -> Answer:
+    return {"ok": False, "status": 503, "error": error, "away": True}
 
 
 def _why(code: int) -> str:

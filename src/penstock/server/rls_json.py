@@ -17,7 +17,7 @@ import re
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from penstock.server.grpc_status import INVALID_ARGUMENT, GrpcError
 from penstock.server.rls import Asked, Request
@@ -82,7 +82,6 @@ def read_request(body: bytes) -> Request:
             object_pairs_hook=_Object,
             parse_float=_number,
             parse_int=_number,
-            parse_constant=_no_constant,
         )
     except RecursionError:
         raise _wrong("", "is nested too deeply") from None
@@ -184,18 +183,14 @@ def _unit(value: Any, where: str) -> int:
     return number
 
 
-def _number(text: str) -> Decimal | None:
-    """None for what no field can hold."""
+def _number(text: str) -> Decimal:
+    """What no field can hold becomes -1, which none can hold either."""
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
-        return None
+        return Decimal(-1)
     try:
         return Decimal(text)
     except ArithmeticError:  # an exponent beyond all bounds
-        return None
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+        return Decimal(-1)
 
 
 @lru_cache(16)

@@ -118,9 +118,22 @@ class Service:
         rows = plan.rows(decisions, self._clock)
         allowed = all(decisions)
         if self._observer is not None:
-            self._tell(plan.request.domain, quick_verdict(plan.told(), decisions), start)
+            self._tell(plan.request.domain, self._verdict(plan, decisions), start)
         headers = ratelimit_headers(rows) if self._headers else []
         return write_response(OK if allowed else OVER_LIMIT, rows, headers)
+
+    @staticmethod
+    def _verdict(plan: Plan, decisions: list[Decision]) -> Verdict:
+        if not plan.single:
+            return quick_verdict(plan.told(), decisions)
+        decision, ready = decisions[0], plan.readies[0]
+        assert ready is not None
+        return Verdict(  # the same, sooner: nothing is to be searched for
+            decision.allowed,
+            decision,
+            ready.rule,
+            lambda: quick_verdict(plan.told(), decisions).statuses,
+        )
 
     def _answer(self, request: Request, start: int) -> Response | Awaitable[Response]:
         flow = self._general.flow(request)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +29,8 @@ logger = logging.getLogger("penstock.server")
 
 SHOULD_RATE_LIMIT = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 NGHTTP2, GRPCIO = "nghttp2", "grpcio"
+# Seconds in which all is still answered, and health already says to go elsewhere.
+NOTICE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,13 @@ def chosen_wire(settings: Settings) -> str:
 class Worker:
     """Made and used within one event loop."""
 
-    def __init__(self, settings: Settings, store_at: str, name: str, salt: bytes | None) -> None:
+    def __init__(
+        self, settings: Settings, store_at: str, name: str, salt: bytes | None, rules: RuleSet
+    ) -> None:
         self.settings = settings
         self.health = Health((RATELIMIT, STORE), vital=(RATELIMIT,))
         self.store = open_store(store_at, settings)
-        self.gate = _gate(settings, self.store)
+        self.gate = _gate(settings, self.store, rules)
         self.recorder = Recorder(worker=name, salt=salt)
         self.recorder.follow(self.gate)
         self.service = Service(self.gate, observer=self.recorder, headers=settings.headers)
@@ -141,7 +144,10 @@ class Worker:
         if self.settings.tls_cert:
             self._tls = _server_tls(self.settings)
             given = credentials(self._tls)
-        await self._grpc.start(where, credentials=given, reuse_port=self.settings.workers > 1)
+        try:
+            await self._grpc.start(where, credentials=given, reuse_port=self.settings.workers > 1)
+        except RuntimeError as error:  # all that grpcio says of an address
+            raise SettingsError(f"cannot listen on {where}: {error}") from None
 
     # While it runs ------------------------------------------------------------------------
 
@@ -179,10 +185,14 @@ class Worker:
             return
         self._draining = True
         self.health.set(WHOLE, False, "draining")
+        notice = min(NOTICE, seconds)
+        await asyncio.sleep(notice)
         for listener in self._listeners:
             listener.close()
         ending = [
-            server.drain(seconds) for server in (self._http, self._grpc) if server is not None
+            server.drain(seconds - notice)
+            for server in (self._http, self._grpc)
+            if server is not None
         ]
         await asyncio.gather(*ending)
         self.recorder.close()
@@ -193,13 +203,8 @@ class Worker:
         self.store.close()
 
 
-def _gate(settings: Settings, store: Any) -> AsyncGate:
-    files: Sequence[str] = settings.rules
-    if files:
-        gate = AsyncGate.from_file(*files, store=store, merge_domains=settings.merge_domains)
-        assert isinstance(gate, AsyncGate)
-    else:
-        gate = AsyncGate(RuleSet({}), store)
+def _gate(settings: Settings, store: Any, rules: RuleSet) -> AsyncGate:
+    gate = AsyncGate(rules, store, files=settings.rules, merge_domains=settings.merge_domains)
     if settings.shadow:
         gate.switches.mode("shadow")
     return gate

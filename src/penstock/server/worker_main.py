@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -27,14 +28,15 @@ class Hosted:
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
+        self._started = False
         self.ended = asyncio.Event()
 
     async def answer(self, message: Message) -> Message:
         verb = message["do"]
         if verb == "start":
             return await self._start(message)
-        if self._worker is None:
-            return {"ok": False, "status": 503, "error": "not started"}
+        if not self._started or self._worker is None:
+            return {"ok": False, "status": 503, "error": "not started", "away": True}
         if verb == "drain":
             await self._worker.drain(message["seconds"])
             self.ended.set()
@@ -48,11 +50,16 @@ class Hosted:
             salt = None if message["salt"] is None else bytes.fromhex(message["salt"])
             hashed = None if salt is None else Hashed(salt)
             logs.setup(settings.log_level, settings.log_format, hashed=hashed)
-            self._worker = Worker(settings, message["store"], message["name"], salt)
-            fds = message["sockets"]
+            fds = message["descriptors"]
+            with os.fdopen(fds["rules"], "rb") as file:
+                rules = pickle.load(file)  # of our own supervisor
+            self._worker = Worker(settings, message["store"], message["name"], salt, rules)
+            for command in message["switched"]:
+                await self._worker.apply(command)
             await self._worker.start(Sockets(_socket(fds["http"]), _socket(fds["grpc"])))
         except PenstockError as error:
             return {"ok": False, "status": 422, "error": str(error)}
+        self._started = True
         return {"ok": True, "result": {"wire": self._worker.wire}}
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import shutil
 import socket
+import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from penstock.limiter import Limiter
+from penstock.server.admin import server as server_module
 from penstock.server.admin import tokens as tokens_module
 from penstock.server.admin.access import Access, Denied, is_local, is_loopback
 from penstock.server.admin.endpoints import ENDPOINTS
-from penstock.server.admin.server import AdminError, reachable
+from penstock.server.admin.server import AdminError, AdminServer, reachable
 from penstock.server.admin.tokens import TokenError, Tokens
 from penstock.server.wires.http.messages import HttpRequest
 from penstock.testing import FakeClock
@@ -98,7 +103,13 @@ async def test_the_scheme_may_be_spelled_in_any_case(start: Start, spelled: str)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", *([OUTSIDE] if OUTSIDE else [])])
-async def test_it_does_not_listen_elsewhere_without_a_token(start: Start, host: str) -> None:
+async def test_it_does_not_listen_elsewhere_without_a_token(
+    start: Start, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bound(address: object) -> None:
+        pytest.fail("not even for a moment")
+
+    monkeypatch.setattr(server_module, "listen", bound)
     with pytest.raises(AdminError, match="could be reached from elsewhere, and has no token"):
         await start(host=host)
 
@@ -131,6 +142,31 @@ async def test_it_says_that_a_token_without_tls_can_be_read(
 ) -> None:
     await start(host="0.0.0.0", tokens={"ops": TOKEN})
     assert "has no TLS" in caplog.text
+
+
+async def test_over_tls(start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    more = ["-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*made, *more, *names], check=True, capture_output=True)
+    site = await start()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    site.api.access.tokens = Tokens({"ops": TOKEN})
+    secure = AdminServer(site.api, tls=context)
+    place = await secure.listen(("0.0.0.0", 0))
+    client = ssl.create_default_context(cafile=str(cert))
+    async with httpx.AsyncClient(verify=client, trust_env=False) as asking:
+        found = await asking.get(
+            f"https://127.0.0.1:{place.rpartition(':')[2]}/v1/rules",
+            headers={"Authorization": f"Bearer {TOKEN}"},
+        )
+    await secure.close()
+    assert found.status_code == 200
+    assert "has no TLS" not in caplog.text
 
 
 # From this machine -------------------------------------------------------------------------

@@ -66,7 +66,7 @@ allow: { ip: [192.0.2.1] }
 deny: { ip: [198.51.100.0/24] }
 descriptors:
   - key: a
-    plans: { by: plan, tiers: { free: 1/hour, pro: [] }, default: free }
+    plans: { by: a, tiers: { free: 1/hour, pro: [] }, default: free }
   - key: b
     limits: 5/hour
     split: { percent: 10, limits: 6/hour }
@@ -385,7 +385,7 @@ async def test_the_log_level(site: Site) -> None:
 # Bad input ---------------------------------------------------------------------------------
 
 C, R, F = "/v1/counters", "/v1/counters/reset", "/v1/counters/refund"
-M, O, A, L = "/v1/mode", "/v1/overrides", "/v1/allow", "/v1/log-level"
+M, V, A, L = "/v1/mode", "/v1/overrides", "/v1/allow", "/v1/log-level"
 ONE = {"descriptors": [{"user": "42"}]}
 PAIR = {"key": "user", "value": "42"}
 BAD: list[tuple[str, str, Any, int, str]] = [
@@ -447,23 +447,23 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("PUT", M, {"mode": "off", "nam": "x"}, 400, "has 'nam': there is mode, name"),
     ("DELETE", f"{M}?name=api/user", None, 404, "nothing to take back"),
     ("DELETE", f"{M}?mode=off", None, 400, "no parameter 'mode'"),
-    ("PUT", O, PAIR, 400, "a factor or a limit"),
-    ("PUT", O, {**PAIR, "factor": 2, "limit": "1/hour"}, 400, "a factor or a limit"),
-    ("PUT", O, {**PAIR, "factor": 0}, 400, "factor is above 0"),
-    ("PUT", O, {**PAIR, "factor": "2"}, 400, "factor is a number"),
-    ("PUT", O, {**PAIR, "factor": True}, 400, "factor is a number"),
-    ("PUT", O, b'{"key":"a","value":"b","factor":NaN}', 400, "NaN is no number"),
-    ("PUT", O, b'{"key":"a","value":"b","factor":1e999}', 400, "factor is at most"),
-    ("PUT", O, {**PAIR, "factor": 10**400}, 400, "factor is at most"),
-    ("PUT", O, {**PAIR, "limit": "lots"}, 400, "does not start with a number"),
-    ("PUT", O, {**PAIR, "factor": 2, "lasts": "soon"}, 400, "lasts 'soon'"),
-    ("PUT", O, {**PAIR, "factor": 2, "lasts": 0}, 400, "lasts must be above zero"),
-    ("PUT", O, {**PAIR, "factor": 2, "lasts": -1}, 400, "lasts must be above zero"),
-    ("PUT", O, {**PAIR, "factor": 2, "lasts": []}, 400, "lasts is a text or a number or null"),
-    ("PUT", O, {"key": "", "value": "x", "factor": 2}, 400, "key is empty"),
-    ("PUT", O, {"key": "user", "factor": 2}, 400, "lacks 'value'"),
-    ("DELETE", O, None, 400, "the parameter key is missing"),
-    ("DELETE", f"{O}?key=user&value=1", None, 404, "nothing to take back"),
+    ("PUT", V, PAIR, 400, "a factor or a limit"),
+    ("PUT", V, {**PAIR, "factor": 2, "limit": "1/hour"}, 400, "a factor or a limit"),
+    ("PUT", V, {**PAIR, "factor": 0}, 400, "factor is above 0"),
+    ("PUT", V, {**PAIR, "factor": "2"}, 400, "factor is a number"),
+    ("PUT", V, {**PAIR, "factor": True}, 400, "factor is a number"),
+    ("PUT", V, b'{"key":"a","value":"b","factor":NaN}', 400, "NaN is no number"),
+    ("PUT", V, b'{"key":"a","value":"b","factor":1e999}', 400, "factor is at most"),
+    ("PUT", V, {**PAIR, "factor": 10**400}, 400, "factor is at most"),
+    ("PUT", V, {**PAIR, "limit": "lots"}, 400, "does not start with a number"),
+    ("PUT", V, {**PAIR, "factor": 2, "lasts": "soon"}, 400, "lasts 'soon'"),
+    ("PUT", V, {**PAIR, "factor": 2, "lasts": 0}, 400, "lasts must be above zero"),
+    ("PUT", V, {**PAIR, "factor": 2, "lasts": -1}, 400, "lasts must be above zero"),
+    ("PUT", V, {**PAIR, "factor": 2, "lasts": []}, 400, "lasts is a text or a number or null"),
+    ("PUT", V, {"key": "", "value": "x", "factor": 2}, 400, "key is empty"),
+    ("PUT", V, {"key": "user", "factor": 2}, 400, "lacks 'value'"),
+    ("DELETE", V, None, 400, "the parameter key is missing"),
+    ("DELETE", f"{V}?key=user&value=1", None, 404, "nothing to take back"),
     ("PUT", A, {"key": "ip"}, 400, "lacks 'entry'"),
     ("PUT", A, {"key": "ip", "entry": "10.0.0.0/99"}, 400, "its length is too large"),
     ("PUT", "/v1/deny", {"key": "ip", "entry": 5}, 400, "entry is a text"),

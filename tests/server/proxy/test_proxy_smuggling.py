@@ -10,6 +10,9 @@ from proxy_parts import Client, head_of, replying, running, scripted
 from penstock.server.proxy.limits import ProxyLimits
 from penstock.server.wires.http.limits import HttpLimits
 
+# What is decided here is decided before any loop has a say.
+pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])
+
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 

@@ -237,3 +237,49 @@ async def test_a_client_that_leaves_takes_its_request_with_it() -> None:
             await asyncio.wait_for(asked.wait(), 5)
         await asyncio.wait_for(left.wait(), 5)
         assert not front.proxy.pool.links
+
+
+async def test_a_thousand_requests_at_once_are_read_a_few_at_a_time() -> None:
+    go_on = asyncio.Event()
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            asked.append((await reader.readuntil(b"\r\n\r\n")).split()[1])
+            await go_on.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n.")
+
+    async with scripted(serve) as port, running(port) as front, Client.to(front.port) as client:
+        many = [b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % n for n in range(600)]
+        sending = asyncio.create_task(client.send(b"".join(many)))
+        while not asked:
+            await asyncio.sleep(0.01)
+        (connection,) = front.proxy.connections
+        assert 0 < len(connection._waiting) < 200
+        go_on.set()
+        seen = b""
+        while seen.count(b"\r\n\r\n.") < 600:
+            seen += await client.read()
+        await sending
+        assert asked == [b"/%d" % n for n in range(600)]
+
+
+async def test_tiny_chunks_become_larger_ones() -> None:
+    sizes: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await head_of(reader)
+        while size := int(await reader.readuntil(b"\r\n"), 16):
+            sizes.append(size)
+            await reader.readexactly(size + 2)
+        await reader.readexactly(2)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"1\r\ny\r\n" * 2000 + b"0\r\n\r\n")
+        await reader.read()
+
+    async with scripted(serve) as port, running(port) as front, Client.to(front.port) as client:
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        answer = await client.ask(head + b"1\r\nx\r\n" * 5000 + b"0\r\n\r\n")
+        assert answer.body == b"y" * 2000
+        assert sum(sizes) == 5000
+        assert len(sizes) < 50

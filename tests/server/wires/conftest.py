@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
 
 
 @pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ca, server, other and client .pem and .key, made for these tests."""
     if shutil.which("openssl") is None:
         pytest.skip("needs the openssl program to make certificates")
@@ -62,8 +62,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("client", "ca"),
         ("stranger", "stranger-ca"),
     ]:
-        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")  # fmt: skip
+        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr",
+                "-subj", f"/CN={name}")  # fmt: skip
         openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem",
                 "-CAkey", f"{authority}.key", "-CAcreateserial", "-out", f"{name}.pem",
                 "-days", "30", "-extfile", "names.ext")  # fmt: skip
-    yield folder
+    return folder

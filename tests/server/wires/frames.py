@@ -107,7 +107,7 @@ class Frame:
 
 
 class _Field(ctypes.Structure):
-    _fields_ = [  # noqa: RUF012  # ctypes wants a list
+    _fields_ = [
         ("name", ctypes.POINTER(ctypes.c_char)),
         ("value", ctypes.POINTER(ctypes.c_char)),
         ("name_length", ctypes.c_size_t),
@@ -150,9 +150,10 @@ class Reader:
         found: Pairs = []
         while True:
             one, flags = _Field(), ctypes.c_int()
+            size = ctypes.c_size_t(len(data))
             n = self._library.nghttp2_hd_inflate_hd2(
-                self._inflater, ctypes.byref(one), ctypes.byref(flags), data, ctypes.c_size_t(len(data)), 1
-            )  # fmt: skip
+                self._inflater, ctypes.byref(one), ctypes.byref(flags), data, size, 1
+            )
             assert n >= 0, n
             data = data[n:]
             if flags.value & 2:

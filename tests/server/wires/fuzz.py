@@ -25,6 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))  # as pytest does; this is run alone, too
 import grpc.aio
 
+from penstock.server.wires.h2.limits import Limits
 from penstock.server.wires.h2.protocol import H2Protocol
 from penstock.server.wires.h2.server import H2Server
 from penstock.testing import FakeClock
@@ -60,6 +61,11 @@ from server.wires.kit import (
 
 Talk = list[bytes]  # frames; the first is the preface
 EIGHT = b"12345678"
+# So that inputs come to the bounds, and beyond.
+NARROW = Limits(
+    streams=10, header_count=20, message_bytes=50_000, stream_bytes=10_000, held_bytes=100_000,
+    queued_bytes=1000, resets_burst=5, controls_burst=10, continuations=2,
+)  # fmt: skip
 
 
 class Found(Exception):
@@ -90,6 +96,7 @@ def by_hand() -> list[Talk]:
          frame(2, 0, 1, b"\0\0\0\0\1"), frame(0xEE, 7, 9, b"what?"), request(NOW, b"x")],
         [request(WAIT, b"", 1), frame(3, 0, 1, b"\0\0\0\x08"), request(LATER, b"x", 3),
          frame(3, 0, 3, b"\0\0\0\x08"), request(NOW, b"", 5), frame(7, 0, 0, EIGHT)],
+        [request(LATER, b"", stream) + frame(3, 0, stream, EIGHT[:4]) for stream in range(1, 13, 2)],
         [frame(HEADERS, END_HEADERS, 1, block(head(NOW, ("x", "y" * 9000)))),
          frame(DATA, 0, 1, message(b"z" * 16000, length=60_000))],
     ]  # fmt: skip
@@ -197,7 +204,7 @@ class Fuzzer:
     def __init__(self, talks: list[Talk]) -> None:
         self._talks = talks
         self._clock = FakeClock()
-        self._server = H2Server(Echo().methods, clock=self._clock)
+        self._server = H2Server(Echo().methods, NARROW, clock=self._clock)
 
     async def throw(self, number: int) -> None:
         data, dice = make(number, self._talks)
@@ -234,7 +241,7 @@ class Fuzzer:
         if session is not None and session.open == 0 and transport.state == "open":
             while session.pending():
                 pass
-            if session.backlog:
+            if session.backlog and session.why is None:
                 raise Found(f"{session.backlog} bytes are held for no stream")
         if careful and len(Reader().read(transport.written)) == 0 and transport.written:
             raise Found("what came back is not HTTP/2")
@@ -269,6 +276,8 @@ async def run(
             except Exception as error:
                 raise Found(f"input {number}: {error!r}") from error
             number += 1
+            if tell is not None and number % 1000 == 0:
+                faulthandler.dump_traceback_later(60, exit=True)  # an input that never ends
             if number - start == 5000:
                 memory = rss()
             if tell is not None and number % 10_000 == 0:

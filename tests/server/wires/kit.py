@@ -21,10 +21,11 @@ from server.wires.frames import DATA, HEADERS, HELLO, Frame, Reader, frame
 
 needs_h2 = pytest.mark.skipif(not h2.available(), reason="the nghttp2 extension was not built")
 
-NOW, LATER, FUTURE, LARGE = "/test.Echo/Now", "/test.Echo/Later", "/test.Echo/Future", "/test.Echo/Large"  # fmt: skip
-STATUS, LATE_STATUS, RAISE, WRONG = "/test.Echo/Status", "/test.Echo/LateStatus", "/test.Echo/Raise", "/test.Echo/Wrong"  # fmt: skip
-MOST = 5_000_000  # bytes of an answer, whatever a fuzzer asks for
+NOW, LATER, FUTURE = "/test.Echo/Now", "/test.Echo/Later", "/test.Echo/Future"
+STATUS, LATE_STATUS = "/test.Echo/Status", "/test.Echo/LateStatus"
+RAISE, WRONG, LARGE = "/test.Echo/Raise", "/test.Echo/Wrong", "/test.Echo/Large"
 WAIT, EACH, WATCH = "/test.Echo/Wait", "/test.Echo/Each", "/test.Echo/Watch"
+MOST = 5_000_000  # bytes of an answer, whatever a fuzzer asks for
 
 
 class Echo:

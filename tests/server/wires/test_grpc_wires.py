@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import grpc
@@ -180,12 +181,10 @@ async def test_a_watch(
     got = []
     async with served.channel() as channel:
         call = channel.unary_stream(WATCH)(message)
-        try:
+        with contextlib.suppress(grpc.aio.AioRpcError):
             async for each in call:
                 got.append(each)
-        except grpc.aio.AioRpcError as error:
-            assert (error.code(), error.details()) == (code, text)
-        assert await call.code() == code
+        assert (await call.code(), await call.details()) == (code, text)
     assert len(got) == count
     assert [each.rstrip(b"x") for each in got] == [b"%d" % number for number in range(count)]
 

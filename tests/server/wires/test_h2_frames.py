@@ -215,4 +215,4 @@ async def test_http_1_is_told_so(bench: Bench) -> None:
 
 async def test_nothing_is_said_before_the_client_speaks(bench: Bench) -> None:
     assert bench.heard() == []
-    assert [each.kind for each in bench.say(HELLO)][0] == SETTINGS
+    assert bench.say(HELLO)[0].kind == SETTINGS

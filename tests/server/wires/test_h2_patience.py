@@ -84,8 +84,8 @@ async def test_what_is_spread_over_time_is_no_flood(bench: Bench, name: str) -> 
     bench.say(hello=True)
     for second in range(20):
         bench.clock.advance(1)
-        data = open_and_reset(500, 1 + second * 1000) if name == "resets" else [FLOODS[1][1][0]] * 100  # fmt: skip
-        assert goodbye(bench.say(b"".join(data))) is None
+        resets, pings = open_and_reset(500, 1 + second * 1000), [frame(PING, 0, 0, EIGHT)] * 100
+        assert goodbye(bench.say(b"".join(resets if name == "resets" else pings))) is None
 
 
 async def test_streams_that_we_have_to_reset_count_too(bench: Bench) -> None:
@@ -236,6 +236,16 @@ async def test_a_busy_connection_is_not_idle(benches: Benches) -> None:
     assert Answer(await bench.settle()).status == 0
     assert bench.wait(99) == []
     assert goodbye(bench.wait(2)) == (NO_ERROR, "")
+
+
+async def test_a_peer_that_is_gone_when_we_say_goodbye(bench: Bench) -> None:
+    def gone() -> None:
+        raise OSError("not connected")
+
+    bench.say(hello=True)
+    bench.transport.write_eof = gone  # type: ignore[method-assign]  # as a socket may
+    bench.protocol.leave()
+    assert bench.transport.state == "aborted"
 
 
 async def test_too_many_connections(benches: Benches) -> None:

@@ -8,9 +8,8 @@ from penstock._version import __version__
 from penstock.server.admin.endpoints import ENDPOINTS, TEXT, Endpoint, Query
 from penstock.server.admin.schemas import SCHEMAS, ref
 
-# Of every endpoint: not let in, locked out, or it made no sense.
-_ALWAYS = (400, 401, 403, 429)
-_CHANGES = (500, 504)
+# Of every endpoint: it made no sense, not let in, locked out, or a worker failed.
+_ALWAYS = (400, 401, 403, 429, 500, 504)
 _WORDS = {
     400: "It makes no sense; the error says why.",
     401: "A token is needed, or it is not right.",
@@ -53,8 +52,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "summary": endpoint.summary,
         "responses": {"200": _answer(endpoint.answers, "Done.")},
     }
-    statuses = {*_ALWAYS, *endpoint.statuses, *(_CHANGES if endpoint.action else (500, 504))}
-    for status in sorted(statuses):
+    for status in sorted({*_ALWAYS, *endpoint.statuses}):
         shape = "Error"
         if status in (500, 503) and endpoint.does in ("healthcheck", "health"):
             shape = endpoint.answers

@@ -18,7 +18,7 @@ import httptools
 
 from penstock.server.proxy.exchange import Exchange
 from penstock.server.proxy.framing import CHUNKED, NONE, BadMessage, Field
-from penstock.server.proxy.limits import LINGER
+from penstock.server.proxy.limits import BODY_BITE, HEAD_BITE, LINGER
 from penstock.server.proxy.request import ProxyRequest
 from penstock.server.wires.http.messages import HttpRequest, as_error
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.server.proxy.server import ProxyServer
 
 logger = logging.getLogger("penstock.proxy")
+
+NOTHING = memoryview(b"")
 
 
 class ClientConnection(asyncio.Protocol):
@@ -50,6 +52,9 @@ class ClientConnection(asyncio.Protocol):
         self._waiting: deque[Exchange] = deque()
         self._refusal: BadMessage | None = None  # to be said when those are done
         self._muted = False  # the parser is being told what we know
+        self._unread = NOTHING
+        self._parsing = False
+        self._pieces: list[bytes] = []  # of a body, since the last bite
         self._raw = False
         self._ending = False
         self._lingering = False
@@ -104,17 +109,50 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._lingering or self._refusal is not None or self._transport is None:
             return
-        if self._raw:
-            if self._last is not None:
-                self._last.from_client(data)
+        self._unread = memoryview(bytes(self._unread) + data) if self._unread else memoryview(data)
+        self._parse()
+
+    def _parse(self) -> None:
+        """Read what has come, in bites: behind a request there may be a thousand more.
+
+        While one waits for its turn, the rest is left as it is.
+        """
+        if self._parsing:
             return
+        self._parsing = True
+        try:
+            while self._unread and not self._stop and self._refusal is None:
+                if self._raw:
+                    bite, self._unread = self._unread, NOTHING
+                    if self._last is not None:
+                        self._last.from_client(bytes(bite))
+                    break
+                size = self._bite()
+                bite, self._unread = self._unread[:size], self._unread[size:]
+                self._read(bite)
+        finally:
+            self._parsing = False
+        if self._refusal is not None or self._lingering:
+            self._unread = NOTHING
+        if self._reading is not None:
+            self._deadline = self._loop.time() + self._limits.body_time
+        self.read_or_not()
+
+    def _bite(self) -> int:
+        if self._reading is None:
+            return HEAD_BITE
+        length = self._reading.request.length
+        return BODY_BITE if length == CHUNKED else max(1, length - self._reading.received)
+
+    def _read(self, bite: memoryview) -> None:
         try:
             if self._head is not None:
                 # The parser keeps a line until it ends, however long that takes.
-                self._head += len(data)
+                self._head += len(bite)
                 if self._head > self._limits.client.url + self._limits.client.headers:
                     raise BadMessage(431, "too many headers, or too long ones")
-            self._feed(data)
+            self._feed(bite)
+            self._pass_on()
         except BadMessage as error:
             self._refuse(error)
         except httptools.HttpParserError as error:
@@ -123,27 +161,27 @@ class ClientConnection(asyncio.Protocol):
                 logger.error("a request could not be read", exc_info=cause)
             found = cause if isinstance(cause, BadMessage) else BadMessage(400, str(error))
             self._refuse(found)
-        if self._reading is not None:
-            self._deadline = self._loop.time() + self._limits.body_time
 
-    def _feed(self, data: bytes) -> None:
-        while True:
-            try:
-                self._parser.feed_data(data)
-                return
-            except httptools.HttpParserUpgrade as upgrade:
-                rest = data[upgrade.args[0] :]
+    def _feed(self, bite: memoryview) -> None:
+        try:
+            self._parser.feed_data(bite)
+        except httptools.HttpParserUpgrade as upgrade:
+            # It stops where the protocol would change.
+            rest = bite[upgrade.args[0] :]
+            self._unread = memoryview(bytes(rest) + bytes(self._unread))
             if self._raw:
-                if rest and self._last is not None:
-                    self._last.from_client(rest)
                 return
-            # It stops where the protocol would change. We go on in this one.
+            # We go on in this one.
             self._parser = httptools.HttpRequestParser(self)
             if self._reading is not None:
                 self._tell_parser(self._reading.request.length)
-            if not rest:
-                return
-            data = rest
+
+    def _pass_on(self) -> None:
+        """What came of a body, in one piece, however small its chunks."""
+        if self._pieces:
+            pieces, self._pieces = self._pieces, []
+            if self._reading is not None:
+                self._reading.body(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     @property
     def _last(self) -> Exchange | None:
@@ -212,10 +250,10 @@ class ClientConnection(asyncio.Protocol):
         self._go_on()
 
     def on_body(self, piece: bytes) -> None:
-        if self._reading is not None:
-            self._reading.body(piece)
+        self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
+        self._pass_on()
         reading = self._reading
         if reading is None:
             return
@@ -270,15 +308,22 @@ class ClientConnection(asyncio.Protocol):
             self._waiting.remove(reading)
         self._go_on()
 
+    @property
+    def _stop(self) -> bool:
+        """Whether there is no room for what comes."""
+        if self._lingering:
+            return False
+        return bool(self._waiting) or (self._current is not None and self._current.full)
+
     def read_or_not(self) -> None:
         """Read, if there is room for what comes."""
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or self._parsing:
             return
-        current = self._current
-        stop = bool(self._waiting) or (current is not None and current.full)
-        if self._lingering:
-            stop = False
+        stop = self._stop
+        if not stop and self._unread:
+            self._loop.call_soon(self._parse)  # first what is here
+            return
         if stop != self._stopped:
             self._stopped = stop
             if stop:

@@ -52,13 +52,14 @@ class Exchange:
         self._ours: list[tuple[str, str]] = []
         self._early: list[bytes] = []  # of the body, while there is no link
         self._held = 0  # bytes of it
-        self._received = 0
+        self.received = 0  # of the body
         self._trailers: Sequence[Field] = ()
         self._continued = False  # told the client to go on
         self._begun = False  # told the client something final
         self._chunked = False
         self._framed = True  # the client sees where the response ends
-        self._out: list[bytes] = []
+        self._out: list[bytes] = []  # of the response, since the last write
+        self._pieces: list[bytes] = []  # of its body
         self._ends = 0  # sides of a tunnel that have said their last
 
     def start(self) -> None:
@@ -118,7 +119,7 @@ class Exchange:
     # From the client -----------------------------------------------------------------------
 
     def body(self, piece: bytes) -> None:
-        self._received += len(piece)
+        self.received += len(piece)
         if self.done:
             return  # nobody wants it any more
         if self.link is None:
@@ -202,7 +203,7 @@ class Exchange:
         else:
             # To HEAD, and with 304, it tells of a body that is not there.
             out += [field for field in fields if field[0].lower() == b"content-length"][:1]
-        waits = request.expects and not self._continued and not self._received
+        waits = request.expects and not self._continued and not self.received
         if request.upgrade or not self._framed or waits or self._server.draining:
             # Of a client that waits for 100, nobody knows whether the body will come.
             self.keeps = False
@@ -210,15 +211,25 @@ class Exchange:
         self._out += [_status_line(status, reason), written(out), b"\r\n"]
 
     def piece(self, piece: bytes) -> None:
-        self._out += chunk(piece) if self._chunked else (piece,)
+        self._pieces.append(piece)
+
+    def _put_pieces(self) -> None:
+        """In one chunk, however small the server's are."""
+        pieces, self._pieces = self._pieces, []
+        if pieces and self._chunked:
+            self._out += chunk(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        else:
+            self._out += pieces
 
     def end(self, fields: Sequence[Field]) -> None:
+        self._put_pieces()
         if self._chunked:
             self._out.append(last_chunk(trailers(fields)))
         self.done = True
 
     def flush(self) -> None:
         """Write what has come; and if that was all, let the next one go on."""
+        self._put_pieces()
         out, self._out = self._out, []
         if out:
             self.client.send(out)
@@ -294,7 +305,7 @@ class Exchange:
     def rest_is_short(self) -> bool:
         """Whether to read a body that nobody wants, rather than to close the connection."""
         length = self.request.length
-        return NONE <= length - self._received <= MOST_DISCARDED and not self.request.expects
+        return NONE <= length - self.received <= MOST_DISCARDED and not self.request.expects
 
     def _cut(self) -> None:
         """In the middle of a response: the client has to see that it is not whole."""

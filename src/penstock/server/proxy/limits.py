@@ -8,6 +8,8 @@ from penstock.server.wires.http.limits import HttpLimits
 
 # Of a body, on its way, in memory: while the server is not there yet, or does not read.
 MOST_HELD = 65_536
+# Read at once, where there may be many requests in it, or chunks.
+HEAD_BITE, BODY_BITE = 4_096, 16_384
 # Of a body that nobody wants: read to its end, to keep the connection.
 MOST_DISCARDED = 65_536
 # After an answer that came before the request was whole: for the client to read it.

@@ -217,7 +217,7 @@ cdef class Session:
 
     def tend(self):
         """Go on with streams for which sending has made room. Whether there were any."""
-        if self.c.session == NULL or self.c.queue == NULL or self.running:
+        if self.c.session == NULL or self.c.ended or self.c.queue == NULL or self.running:
             return False
         self.run()
         return True

@@ -46,7 +46,7 @@ class H2Protocol(asyncio.Protocol):
         self._reading = True
         self._flushing = False
         self._flush_planned = False
-        self._leaving = False  # idle: has been told so, and will be gone with the next tick
+        self._idle_ticks = 0  # since the peer was told that it is idle
         self._gone_by = 0  # lingers until then, and takes nothing more
 
     # What asyncio calls
@@ -143,11 +143,20 @@ class H2Protocol(asyncio.Protocol):
         """Close, but let the peer read our last words: a reset would take them from it."""
         self._gone_by = self._now() + int(self._limits.linger_seconds * SECOND)
         if not self._transport.can_write_eof():
-            self._transport.close()
+            self._close()
             return
-        self._transport.write_eof()
+        try:
+            self._transport.write_eof()
+        except OSError:  # the peer is gone, and the loop has not seen it yet
+            self._transport.abort()
+            return
         if not self._reading:
             self._transport.resume_reading()
+
+    def _close(self) -> None:
+        # Once: asyncio's TLS transport cannot be aborted after a second time.
+        if not self._transport.is_closing():
+            self._transport.close()
 
     # Going away
 
@@ -159,7 +168,7 @@ class H2Protocol(asyncio.Protocol):
     def warn(self) -> None:
         """Ask the peer to go elsewhere; what it has sent by then is still answered."""
         if self._session is None:
-            self._transport.close()
+            self._close()
         else:
             self._session.warn()
             self.flush()
@@ -167,7 +176,7 @@ class H2Protocol(asyncio.Protocol):
     def leave(self) -> None:
         """Take no more; the connection closes when all that is open has been answered."""
         if self._session is None:
-            self._transport.close()
+            self._close()
         else:
             self._session.leave()
             self.flush()
@@ -177,7 +186,7 @@ class H2Protocol(asyncio.Protocol):
         if self._calls is not None:
             self._calls.stop()
             self.flush()
-        self._transport.close()
+        self._close()
 
     def abort(self) -> None:
         self._transport.abort()
@@ -217,10 +226,12 @@ class H2Protocol(asyncio.Protocol):
             self._pinged = now
             session.ping()
         session.sweep(now)
-        if self._leaving:
-            session.leave()
+        if self._idle_ticks:
+            self._idle_ticks += 1
+            if self._idle_ticks == 2:
+                session.leave()
         elif session.open == 0 and self._is_over(session.used, limits.idle_seconds, now):
-            self._leaving = True
+            self._idle_ticks = 1
             session.warn()
         self.flush()
 

@@ -5,6 +5,10 @@ without its body and go on if the answer is 2xx. What they ask about is in heade
 believed from trusted proxies only. Rules decide by the dimensions of a request, as they do
 for middleware.
 
+They say by ``X-Original-...`` (nginx, by convention) or ``X-Forwarded-...`` (the others) what
+was asked. Whoever writes the one passes the other on as the client sent it: a request with
+both is refused, or a client could choose what the rules see.
+
 nginx knows 401 and 403 as refusals, and nothing else: for it, ``/v1/auth?refuse=403``.
 """
 
@@ -12,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 from penstock.errors import PenstockError
 from penstock.gate import Gate
@@ -22,25 +26,39 @@ from penstock.integrations.http import fields, refusal
 from penstock.integrations.identity import Trust
 from penstock.integrations.request import Request
 from penstock.rules.verdict import DENIED, Verdict
+from penstock.server.proxy.request import plain_path
 from penstock.server.service import Service
 from penstock.server.wires.http.check import told_of
 from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_error
 
-# By which headers proxies say what they were asked: nginx by convention, then the others.
-METHODS = ("x-original-method", "x-forwarded-method")
-TARGETS = ("x-original-uri", "x-forwarded-uri")
-HOSTS = ("x-original-host", "x-forwarded-host", "host")
+ORIGINAL, FORWARDED = "x-original-", "x-forwarded-"
 REFUSALS = (401, 403, 429)
 
 
 class ForwardedRequest(Request):
-    """The request that a proxy asks about. ``native`` is the one that it asked with."""
+    """The request that a proxy asks about. ``native`` is the one that it asked with.
+
+    ``path`` is decoded, and without ``//`` and ``/../``: who limits ``/login`` means
+    ``/%6Cogin``, too. Raises `PenstockError` if nobody knows who said what.
+    """
 
     def __init__(self, asked: HttpRequest, trust: Trust) -> None:
         self.native = asked
         self.trust = trust
-        self.method = _first(asked, METHODS) or asked.method
-        self.path = (_first(asked, TARGETS) or "/").partition("?")[0]
+        told = [
+            kind
+            for kind in (ORIGINAL, FORWARDED)
+            if any(asked.header(kind + name) is not None for name in ("method", "uri"))
+        ]
+        if len(told) > 1:
+            raise PenstockError(
+                "X-Original-... and X-Forwarded-... both say what was asked: let the proxy"
+                " clear those that it does not write"
+            )
+        self._said = told[0] if told else FORWARDED
+        self.method = asked.header(self._said + "method") or asked.method
+        target = (asked.header(self._said + "uri") or "/").partition("?")[0]
+        self.path = plain_path(unquote(target, "utf-8", "replace"))
 
     @property
     def peer(self) -> str | None:
@@ -53,7 +71,8 @@ class ForwardedRequest(Request):
 
     @property
     def host(self) -> str | None:
-        return _first(self.native, HOSTS)
+        asked: HttpRequest = self.native
+        return asked.header(self._said + "host") or asked.header("host")
 
 
 class AuthApi:
@@ -122,7 +141,3 @@ def _options(query: str) -> tuple[str | None, int]:
     if refuse not in {str(status) for status in REFUSALS}:
         raise PenstockError(f"refuse is 401, 403 or 429, not {refuse!r:.100}")
     return given.get("domain", [None])[-1], int(refuse)
-
-
-def _first(asked: HttpRequest, names: tuple[str, ...]) -> str | None:
-    return next((found for name in names if (found := asked.header(name))), None)

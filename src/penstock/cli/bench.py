@@ -1,0 +1,192 @@
+"""``penstock bench``: drives a rate limit service with a stated load, and says how it did."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli.arguments import Commands
+from penstock.durations import SECOND, parse_duration
+from penstock.errors import PenstockError
+from penstock.limit import Limit, as_limit
+from penstock.loadgen.load import Load, skew_of
+from penstock.loadgen.questions import ENTRIES, as_json, as_message, descriptors
+
+if TYPE_CHECKING:
+    from penstock.loadgen.drive import Connect, Run
+
+FAILED = 1
+BAD_ARGUMENTS = 2
+KEY = "{key}"
+
+
+def register(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "bench",
+        help="drive a rate limit service with a stated load",
+        description="Drives any rate limit service, and prints throughput, percentiles, errors"
+        " and, with --limit, accuracy. Exit code 0: done; 1: nothing was answered, or a key got"
+        " more than --limit allows.",
+    )
+    wires = parser.add_subparsers(title="wires", metavar="<wire>", required=True)
+    http = wires.add_parser(
+        "http",
+        help="a service that answers 200 or 429 over HTTP/1.1",
+        description="Asks over HTTP/1.1: 2xx is allowed, 429 is refused, all else an error.",
+        epilog="example: penstock bench http http://127.0.0.1:8080/v1/check --rate 5000",
+    )
+    http.add_argument("target", metavar="URL", help="such as http://127.0.0.1:8080/v1/check")
+    _add_load(http, connections=16, streams=1)
+    http.add_argument(
+        "--payload", metavar="TEXT",
+        help=f"the body, with {KEY} for the key; @FILE reads it from a file, and '' is none"
+        " (default: what /v1/check takes)",
+    )  # fmt: skip
+    http.add_argument("--method", help="default: POST, or GET without a body")
+    http.add_argument(
+        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be given again"
+    )
+    http.set_defaults(run=run_http)
+    grpc = wires.add_parser(
+        "grpc",
+        help="a service that speaks Envoy's rate limit protocol",
+        description="Asks envoy.service.ratelimit.v3.RateLimitService over gRPC, without TLS.",
+        epilog="example: penstock bench grpc 127.0.0.1:8081 --limit 100/second --keys 50",
+    )
+    grpc.add_argument("target", metavar="HOST:PORT", help="or unix:PATH")
+    _add_load(grpc, connections=4, streams=32)
+    grpc.set_defaults(run=run_grpc)
+
+
+def _add_load(parser: argparse.ArgumentParser, connections: int, streams: int) -> None:
+    add = parser.add_argument
+    add(
+        "--rate", type=float, metavar="N",
+        help="requests a second, whether answers come or not (default: as fast as they come)",
+    )  # fmt: skip
+    add("--duration", default="10s", metavar="TIME", help="how long (default: 10s)")
+    add(
+        "--connections", type=int, default=connections, metavar="N",
+        help=f"how many (default: {connections})",
+    )  # fmt: skip
+    add(
+        "--streams", type=int, default=streams, metavar="N",
+        help=f"requests at once on each (default: {streams})",
+    )  # fmt: skip
+    add("--keys", type=int, default=1_000, metavar="N", help="how many keys (default: 1000)")
+    add(
+        "--choose", default="uniform", metavar="HOW",
+        help="how keys are chosen: uniform, zipf or zipf:EXPONENT (default: uniform)",
+    )  # fmt: skip
+    add("--domain", default="bench", help="of the rules (default: bench)")
+    add("--descriptors", type=int, default=1, choices=(1, 3), help="in each request (default: 1)")
+    add(
+        "--entries", default=",".join(ENTRIES), metavar="NAMES",
+        help=f"the keys of descriptors, in order (default: {','.join(ENTRIES)})",
+    )  # fmt: skip
+    add(
+        "--limit", metavar="LIMIT",
+        help="the limit of each key, such as 100/second, to say how accurate the service is",
+    )  # fmt: skip
+
+
+def run_http(arguments: argparse.Namespace) -> int:
+    try:
+        import httptools  # noqa: F401  # asked for here, to say what is missing
+    except ModuleNotFoundError:
+        return _bad("bench http needs httptools: pip install 'penstock[server]'")
+    from penstock.loadgen.http import HttpTarget
+
+    try:
+        load, limit, names = _load(arguments)
+        bodies = _bodies(arguments, names)
+        method = arguments.method or ("POST" if bodies[0] else "GET")
+        headers = [_header(text) for text in arguments.header]
+        target = HttpTarget(arguments.target, method.upper(), bodies, headers)
+    except (PenstockError, ValueError, OSError) as error:
+        return _bad(str(error))
+    return _drive(arguments, load, limit, target.connect())
+
+
+def run_grpc(arguments: argparse.Namespace) -> int:
+    from penstock.loadgen.grpc import GrpcTarget
+
+    try:
+        load, limit, names = _load(arguments)
+        pairs = [descriptors(key, names) for key in range(load.keys)]
+        messages = [as_message(arguments.domain, each) for each in pairs]
+        target = GrpcTarget(arguments.target, messages)
+    except (PenstockError, ValueError) as error:
+        return _bad(str(error))
+    return _drive(arguments, load, limit, target.connect())
+
+
+def _load(arguments: argparse.Namespace) -> tuple[Load, Limit | None, list[str]]:
+    load = Load(
+        seconds=parse_duration(arguments.duration, "duration") / SECOND,
+        rate=arguments.rate,
+        connections=arguments.connections,
+        streams=arguments.streams,
+        keys=arguments.keys,
+        skew=skew_of(arguments.choose),
+    )
+    names = [name.strip() for name in arguments.entries.split(",") if name.strip()]
+    if len(names) < arguments.descriptors:
+        raise ValueError(f"{arguments.descriptors} descriptors need as many --entries")
+    if arguments.limit is None:
+        return load, None, names[: arguments.descriptors]
+    if arguments.descriptors != 1:
+        raise ValueError("--limit is for one descriptor: with several, which one refused?")
+    return load, as_limit(arguments.limit), names[:1]
+
+
+def _bodies(arguments: argparse.Namespace, names: list[str]) -> list[bytes]:
+    if arguments.payload is None:
+        return [as_json(arguments.domain, descriptors(key, names)) for key in range(arguments.keys)]
+    text: str = arguments.payload
+    if text.startswith("@"):
+        text = Path(text[1:]).read_text("utf-8")
+    return [text.replace(KEY, f"key-{key}").encode() for key in range(arguments.keys)]
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or "\n" in text or "\r" in text:
+        raise ValueError(f"a header is 'Name: value', not {text!r:.100}")
+    return name.strip(), value.strip()
+
+
+def _drive(arguments: argparse.Namespace, load: Load, limit: Limit | None, connect: Connect) -> int:
+    from penstock.loadgen.drive import Drive
+    from penstock.loadgen.report import accuracy_of, lines
+    from penstock.server import loops
+
+    many = f"{load.connections} connections" if load.connections > 1 else "1 connection"
+    rate = "as fast as answers come" if load.rate is None else f"{load.rate:,.0f} a second"
+    print(
+        f"{arguments.target}: {rate} for {load.seconds:g} s, over {many}"
+        f" with {load.streams} at once, {load.keys:,} keys ({arguments.choose})\n",
+        flush=True,
+    )
+
+    async def drive() -> Run:
+        return await Drive(load, connect).run()
+
+    run = loops.run(drive())
+    if run.trouble:
+        print(
+            f"penstock bench: cannot connect to {arguments.target}: {run.trouble}", file=sys.stderr
+        )
+        return FAILED
+    for line in lines(run, limit):
+        print(line)
+    if not run.tally.answers:
+        return FAILED
+    return FAILED if limit is not None and accuracy_of(run, limit).over else 0
+
+
+def _bad(error: str) -> int:
+    print(f"penstock bench: {error}", file=sys.stderr)
+    return BAD_ARGUMENTS

@@ -1,0 +1,172 @@
+"""``penstock top``: a live view of a service: busiest rules, and who is refused most."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, NoReturn, TextIO
+
+from penstock.cli.arguments import Commands
+from penstock.cli.paint import Paint
+from penstock.cli.top_source import Look, NoAnswer, Source
+from penstock.cli.top_view import ROWS, clean, fit, screen
+from penstock.durations import SECOND, parse_duration
+from penstock.errors import PenstockError
+
+FAILED = 1
+BAD_ARGUMENTS = 2
+TOKEN = "PENSTOCK_ADMIN_TOKEN"
+ADMIN = "http://127.0.0.1:6070"
+
+# Another screen, without a cursor; and back.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+def register(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "top",
+        help="watch a service: busiest rules, most refused keys",
+        description="Shows what a service decides, live; Ctrl-C leaves. Where the output is no"
+        " terminal, a table every few seconds. Exit code 0: done; 1: the service did not answer.",
+    )
+    parser.add_argument(
+        "--admin", default=ADMIN, metavar="URL", help=f"the admin API (default: {ADMIN})"
+    )
+    parser.add_argument(
+        "--token", metavar="TOKEN",
+        help=f"for the admin API; others can see it in the list of processes: rather set {TOKEN}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="a file whose first token is for the admin API"
+    )
+    parser.add_argument(
+        "--every", default="2s", metavar="TIME", help="how often to look (default: 2s)"
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="look for that long, print one table and leave"
+    )
+    parser.add_argument(
+        "--rows", type=int, default=ROWS, metavar="N",
+        help=f"of each table, where the output is no terminal (default: {ROWS})",
+    )  # fmt: skip
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        source = Source(arguments.admin, _token(arguments))
+        every = parse_duration(arguments.every, "every") / SECOND
+        if not 0.05 <= every <= 3600:
+            raise ValueError("every is from 50ms to an hour")
+        if arguments.rows < 1:
+            raise ValueError("rows is at least 1")
+    except (PenstockError, ValueError, OSError) as error:
+        print(f"penstock top: {error}", file=sys.stderr)
+        return BAD_ARGUMENTS
+    view = View(source, every, sys.stdout, arguments.rows)
+    try:
+        if not arguments.once and view.moves:
+            view.live()
+        return view.tables(once=arguments.once)
+    except KeyboardInterrupt:
+        return 0  # that is how one leaves
+    except NoAnswer as error:
+        print(f"penstock top: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _token(arguments: argparse.Namespace) -> str:
+    if arguments.token:
+        return str(arguments.token)
+    if arguments.token_file:
+        from penstock.server.admin.tokens import read_file
+
+        return next(iter(read_file(arguments.token_file).values()))
+    return os.environ.get(TOKEN, "").strip()
+
+
+class View:
+    """Looks again and again, and shows what it sees."""
+
+    def __init__(self, source: Source, every: float, out: TextIO, rows: int = ROWS) -> None:
+        self._source = source
+        self._rows = rows
+        self._every = every
+        self._out = out
+        self._paint = Paint(out)
+        # Set when the terminal has another size: then draw at once.
+        self._woken = threading.Event()
+        self.moves = out.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
+
+    def tables(self, once: bool) -> int:
+        """One after the other, for pipes and files."""
+        before = self._source.look()
+        while True:
+            self._woken.wait(self._every)
+            now = self._source.look()
+            width = shutil.get_terminal_size((100, 24)).columns
+            lines = screen(before, now, self._paint, width, self._source.base, rows=self._rows)
+            self._out.write("\n".join(line.rstrip() for line in lines) + "\n")
+            self._out.flush()
+            if once:
+                return 0
+            self._out.write("\n")
+            before = now
+
+    def live(self) -> NoReturn:
+        """Until Ctrl-C, on a screen of its own, which is gone afterwards."""
+        before = now = self._source.look()  # if that fails, there is nothing to show
+        with self._own_screen():
+            trouble = ""
+            while True:
+                self._draw(before, now, trouble)
+                if self._woken.wait(self._every):
+                    self._woken.clear()  # the size has changed: the same again
+                    continue
+                try:
+                    latest, trouble = self._source.look(), ""
+                except NoAnswer as error:
+                    trouble = str(error)
+                else:
+                    before, now = now, latest
+
+    def _draw(self, before: Look, now: Look, trouble: str) -> None:
+        size = shutil.get_terminal_size()
+        base, height = self._source.base, size.lines - 1
+        lines = screen(before, now, self._paint, size.columns, base, height)
+        if trouble:
+            lines[1:1] = [self._paint.red(fit(clean(trouble), size.columns))]
+            del lines[height:]
+        body = "".join(f"{line}{_REST_OF_LINE}\n" for line in lines)
+        last = self._paint.dim("Ctrl-C to leave")
+        self._out.write(f"{_HOME}{body}{_REST_OF_SCREEN}{last}")
+        self._out.flush()
+
+    @contextlib.contextmanager
+    def _own_screen(self) -> Iterator[None]:
+        def woken(*_: Any) -> None:
+            self._woken.set()
+
+        def stopped(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        # Whoever ends it, the terminal is as it was.
+        before = [
+            (number, signal.signal(number, handler))
+            for number, handler in ((signal.SIGWINCH, woken), (signal.SIGTERM, stopped))
+        ]
+        self._out.write(_ENTER)
+        try:
+            yield
+        finally:
+            self._out.write(_LEAVE)
+            self._out.flush()
+            for number, handler in before:
+                signal.signal(number, handler)

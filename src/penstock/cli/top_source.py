@@ -1,0 +1,187 @@
+"""What ``penstock top`` shows: asked of the admin API, and made into rates.
+
+The service counts from its start. A rate is the difference between two looks, by the time
+between them as the service tells it. A count that went back is that of a new start.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+# Rules and keys to ask for: more than fit on a screen, as the busiest now may not be those
+# that were busiest since the start.
+MOST = 200
+TIMEOUT = 5.0
+LONGEST = 16_000_000
+# Of the outcomes of a decision, those that went ahead.
+_PASSED = ("allowed", "near_limit", "overrun", "shadowed")
+
+
+class NoAnswer(Exception):
+    """The admin API cannot be asked; says why, and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the service. Counts are since its start."""
+
+    at: float
+    rules: Mapping[str, Mapping[str, int]]
+    keys: Mapping[str, tuple[int, int]]  # refused, and by how much that may be too high
+    about: Mapping[str, Any] = field(default_factory=dict)
+    components: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """Decisions of a rule: a second, and since the start."""
+
+    rule: str
+    allowed: float
+    refused: float
+    near: float
+    total_allowed: int
+    total_refused: int
+
+    @property
+    def rate(self) -> float:
+        return self.allowed + self.refused
+
+    @property
+    def total(self) -> int:
+        return self.total_allowed + self.total_refused
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    key: str
+    refused: float
+    total: int
+    error: int
+
+
+class Source:
+    """Asks an admin API."""
+
+    def __init__(self, admin: str, token: str = "") -> None:
+        text = admin if "://" in admin else f"http://{admin}"
+        parts = urlsplit(text)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise ValueError(f"admin is such as http://127.0.0.1:6070, not {admin!r:.100}")
+        if "\n" in token or "\r" in token:
+            raise ValueError("a token is one line")
+        self.base = text.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # Of our own network: not through a proxy that the environment names.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def look(self) -> Look:
+        top = self._get(f"/v1/top?n={MOST}")
+        about = self._get("/v1/version")
+        health = self._get("/v1/health")
+        try:
+            return look_of(top, about, health)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise NoAnswer(f"{self.base} answers something else than expected: {error!r}") from None
+
+    def _get(self, path: str) -> Any:
+        request = urllib.request.Request(self.base + path, headers=self._headers)
+        try:
+            try:
+                with self._opener.open(request, timeout=TIMEOUT) as answer:
+                    body = answer.read(LONGEST)
+            except urllib.error.HTTPError as error:
+                body = error.read(LONGEST)
+                if error.code != 503:  # that is how /v1/health says that something is down
+                    raise NoAnswer(_why(self.base, error.code, body)) from None
+            return json.loads(body)
+        except urllib.error.URLError as error:
+            reason = getattr(error.reason, "strerror", None) or error.reason
+            raise NoAnswer(
+                f"cannot reach {self.base}: {reason}. Is penstock serve running there?"
+            ) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise NoAnswer(f"no answer from {self.base}: {error or error!r}") from None
+
+
+def _why(base: str, status: int, body: bytes) -> str:
+    try:
+        told = str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        told = f"HTTP {status}"
+    if status in (401, 403):
+        return f"{base} lets nobody in: {told}. Give --token-file, or PENSTOCK_ADMIN_TOKEN"
+    return f"{base} cannot say: {told}"
+
+
+def look_of(top: Any, about: Any, health: Any) -> Look:
+    """From the answers of /v1/top, /v1/version and /v1/health."""
+    return Look(
+        at=float(top["at"]),
+        rules={
+            str(row["rule"]): {name: int(count) for name, count in row.items() if name != "rule"}
+            for row in top["rules"]
+        },
+        keys={
+            str(row["key"]): (int(row["refused"]), int(row.get("error", 0))) for row in top["keys"]
+        },
+        about=dict(about),
+        components={str(n): str(state) for n, state in health.get("components", {}).items()},
+    )
+
+
+def rule_rows(before: Look, now: Look) -> list[RuleRow]:
+    """The busiest first."""
+    seconds = now.at - before.at
+    rows = []
+    for rule, counts in now.rules.items():
+        old = before.rules.get(rule, {})
+        passed = sum(_rate(counts, old, name, seconds) for name in _PASSED)
+        rows.append(
+            RuleRow(
+                rule,
+                passed,
+                _rate(counts, old, "refused", seconds),
+                _rate(counts, old, "near_limit", seconds),
+                sum(counts.get(name, 0) for name in _PASSED),
+                counts.get("refused", 0),
+            )
+        )
+    return sorted(rows, key=lambda row: (-row.rate, -row.total, row.rule))
+
+
+def key_rows(before: Look, now: Look) -> list[KeyRow]:
+    """Those refused most often now, and then since the start."""
+    seconds = now.at - before.at
+    rows = []
+    for key, (count, error) in now.keys.items():
+        # One that was not there before may have been counted all the same.
+        old = before.keys.get(key, (error, 0))[0]
+        rows.append(KeyRow(key, _per_second(count, old, seconds), count, error))
+    return sorted(rows, key=lambda row: (-row.refused, -row.total, row.key))
+
+
+def totals(rows: Sequence[RuleRow]) -> tuple[float, float, float]:
+    """Allowed, refused and near a limit, a second."""
+    return (
+        sum(row.allowed for row in rows),
+        sum(row.refused for row in rows),
+        sum(row.near for row in rows),
+    )
+
+
+def _rate(counts: Mapping[str, int], old: Mapping[str, int], name: str, seconds: float) -> float:
+    return _per_second(counts.get(name, 0), old.get(name, 0), seconds)
+
+
+def _per_second(count: int, old: int, seconds: float) -> float:
+    if seconds <= 0:
+        return 0.0
+    return (count - old if count >= old else count) / seconds

@@ -1,0 +1,191 @@
+"""The drive: decides when each request is sent, and on which connection.
+
+Closed, without a rate: every connection has as many requests under way as it may, and sends
+the next when an answer comes. Open, with a rate: the n-th request is due at n/rate, and goes
+out then, or as soon as a connection has room for it; what waits keeps the time it was due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.loadgen.load import Load
+from penstock.loadgen.tally import Tally
+
+# Requests that are due are sent so often.
+TICK = 0.001
+# For all connections to be made.
+PATIENCE = 10.0
+
+
+class Connection(Protocol):
+    """What a wire provides: one connection to the service."""
+
+    @property
+    def room(self) -> int:
+        """How many more requests it takes now."""
+
+    def send(self, requests: list[tuple[int, float]]) -> None:
+        """Keys, and when they were due. The answers go to the drive."""
+
+    def close(self) -> None: ...
+
+
+Connect = Callable[["Drive"], Awaitable[Connection]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a load came to."""
+
+    load: Load
+    tally: Tally
+    seconds: float  # from the first request to the last answer
+    unsent: int  # due, and never sent
+    unanswered: int
+    cpu: float  # seconds of this process
+    trouble: str = ""  # why it could not start
+
+
+class Drive:
+    """One run."""
+
+    def __init__(self, load: Load, connect: Connect) -> None:
+        self.load = load
+        self._connect = connect
+        self.tally = Tally(load.keys)
+        self.now = time.perf_counter
+        self.stopping = False
+        self._choices = load.choices()
+        self._chosen = -1
+        self._turn = 0
+        self._waiting: deque[tuple[int, float]] = deque()
+        self._connections: list[Connection] = []
+        self._reconnecting: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> Run:
+        load = self.load
+        try:
+            async with asyncio.timeout(PATIENCE):
+                self._connections = [await self._connect(self) for _ in range(load.connections)]
+        except (OSError, TimeoutError) as error:
+            for each in self._connections:
+                each.close()
+            text = str(error) or f"no connection in {PATIENCE:g} s"
+            told = os.strerror(error.errno) if error.errno else text
+            return Run(load, self.tally, 0.0, 0, 0, 0.0, told)
+        cpu, start = time.process_time(), self.now()
+        if load.rate is None:
+            for connection in [*self._connections]:
+                self.ready(connection)
+            await asyncio.sleep(load.seconds)
+        else:
+            await self._open(start, load.rate)
+        self.stopping = True
+        end = self.now() + load.patience
+        while self._under_way and self._connections and self.now() < end:
+            await asyncio.sleep(TICK)
+        # What is still due was due while it ran: it waits in vain.
+        seconds, cpu = self.now() - start, time.process_time() - cpu
+        unsent = len(self._waiting)
+        unanswered = self._under_way
+        for task in self._reconnecting:
+            task.cancel()
+        for connection in [*self._connections]:
+            connection.close()
+        await asyncio.sleep(0)
+        return Run(load, self.tally, seconds, unsent, unanswered, cpu)
+
+    async def _open(self, start: float, rate: float) -> None:
+        load = self.load
+        due, total = 0, round(load.seconds * rate)
+        while True:
+            late = self.now() - start
+            if late >= load.seconds and due >= total:
+                return
+            upto = min(total, int(late * rate) + 1)
+            if upto > due:
+                self._waiting.extend([self._next(start + n / rate) for n in range(due, upto)])
+                due = upto
+                self._hand_out()
+            await asyncio.sleep(min(TICK, max(0.0, load.seconds - late)))
+
+    def _hand_out(self) -> None:
+        """To the connections in turn, evenly while all of them have room."""
+        waiting = self._waiting
+        rooms = [(connection, connection.room) for connection in self._connections]
+        while waiting:
+            free = [(connection, room) for connection, room in rooms if room > 0]
+            if not free:
+                return
+            share = max(1, -(-len(waiting) // len(free)))
+            rooms = []
+            self._turn += 1
+            at = self._turn % len(free)
+            for connection, room in free[at:] + free[:at]:
+                count = min(share, room, len(waiting))
+                if count:
+                    self._send(connection, [waiting.popleft() for _ in range(count)])
+                rooms.append((connection, room - count))
+
+    def _send(self, connection: Connection, requests: list[tuple[int, float]]) -> None:
+        tally = self.tally
+        tally.sent += len(requests)
+        for key, _ in requests:
+            tally.asked_by_key[key] += 1
+        connection.send(requests)
+
+    def _next(self, due: float) -> tuple[int, float]:
+        choices = self._choices
+        self._chosen += 1
+        return choices[self._chosen % len(choices)], due
+
+    @property
+    def _under_way(self) -> int:
+        return self.tally.sent - self.tally.answers - sum(self.tally.errors.values())
+
+    # From the connections ------------------------------------------------------------------
+
+    def ready(self, connection: Connection) -> None:
+        """It has room again."""
+        if self.stopping:
+            return
+        if self.load.rate is not None:
+            room = min(connection.room, len(self._waiting))
+            if room > 0:
+                self._send(connection, [self._waiting.popleft() for _ in range(room)])
+            return
+        if connection.room > 0:
+            now = self.now()
+            self._send(connection, [self._next(now) for _ in range(connection.room)])
+
+    def lost(self, connection: Connection, under_way: int, why: str) -> None:
+        """The connection is gone, and so are the answers to what was under way on it."""
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
+        for _ in range(under_way):
+            self.tally.failed(why)
+        if not self.stopping:
+            task = asyncio.get_running_loop().create_task(self._again())
+            self._reconnecting.add(task)
+            task.add_done_callback(self._reconnecting.discard)
+
+    async def _again(self) -> None:
+        pause = 0.01
+        while not self.stopping:
+            await asyncio.sleep(pause)
+            pause = min(1.0, pause * 2)
+            try:
+                connection = await self._connect(self)
+            except OSError:
+                continue
+            self._connections.append(connection)
+            self.ready(connection)
+            return

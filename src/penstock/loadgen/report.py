@@ -1,0 +1,75 @@
+"""A run in words and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.limit import Limit
+from penstock.loadgen.drive import Run
+from penstock.loadgen.envelope import Accuracy, accuracy
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+MOST_KINDS = 5
+# Of one core: above this, it is the generator that is measured.
+BUSY = 0.9
+
+
+def accuracy_of(run: Run, limit: Limit) -> Accuracy:
+    return accuracy(limit, run.seconds, run.tally.asked_by_key, run.tally.allowed_by_key)
+
+
+def lines(run: Run, limit: Limit | None = None) -> Iterator[str]:
+    tally, load = run.tally, run.load
+    failed = sum(tally.errors.values())
+    yield f"sent       {tally.sent:>12,}  in {run.seconds:.2f} s"
+    yield f"answered   {tally.answers:>12,}  {_rate(tally.answers, run.seconds)}"
+    yield f"  allowed  {tally.allowed:>12,}  {_part(tally.allowed, tally.answers)}"
+    yield f"  refused  {tally.refused:>12,}  {_part(tally.refused, tally.answers)}"
+    yield f"errors     {failed:>12,}"
+    for kind, count in tally.errors.most_common(MOST_KINDS):
+        yield f"           {count:>12,}  {kind:.100}"
+    if len(tally.errors) > MOST_KINDS:
+        yield f"           and {len(tally.errors) - MOST_KINDS} other kinds"
+    if run.unanswered:
+        yield f"unanswered {run.unanswered:>12,}  after {load.patience:g} s more"
+    if run.unsent:
+        yield f"never sent {run.unsent:>12,}  the service is slower than --rate"
+    if tally.answers:
+        yield ""
+        since = "from when they were due" if load.rate is not None else "from when they were sent"
+        yield f"latency    {since}"
+        for per_cent in PERCENTILES:
+            yield f"  {f'p{per_cent:g}':<8} {_time(tally.percentile(per_cent)):>12}"
+        yield f"  {'longest':<8} {_time(tally.longest):>12}"
+        yield f"  {'mean':<8} {_time(tally.mean):>12}"
+    if limit is not None and tally.answers:
+        yield ""
+        yield from _accuracy(accuracy_of(run, limit))
+    used = run.cpu / run.seconds if run.seconds else 0.0
+    if used > BUSY:
+        yield ""
+        yield f"note: this generator used {used:.0%} of a core: the service may be faster than this"
+
+
+def _accuracy(found: Accuracy) -> Iterator[str]:
+    yield f"accuracy   against {found.limit}, by key"
+    yield f"  at most  {found.most:>12,}  in this time"
+    yield f"  most had {found.worst:>12,}  key-{found.worst_key}"
+    yield f"  over     {found.over:>12,}  {'key' if found.over == 1 else 'keys'}"
+    yield f"  used     {found.used:>12.1%}  of what the limit would have let through"
+
+
+def _rate(count: int, seconds: float) -> str:
+    return f"{count / seconds:,.0f} a second" if seconds else ""
+
+
+def _part(count: int, total: int) -> str:
+    return f"{count / total:.1%}" if total else ""
+
+
+def _time(seconds: float) -> str:
+    if seconds < 0.001:
+        return f"{seconds * 1e6:,.0f} us"
+    if seconds < 1:
+        return f"{seconds * 1e3:,.2f} ms"
+    return f"{seconds:,.2f} s"

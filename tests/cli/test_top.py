@@ -1,0 +1,359 @@
+"""`penstock top`: rates, and how they look."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from penstock.cli import main
+from penstock.cli.paint import Paint
+from penstock.cli.top_source import Look, NoAnswer, Source, key_rows, look_of, rule_rows
+from penstock.cli.top_view import cells, clean, duration, fit, screen
+
+PENSTOCK = [sys.executable, "-m", "penstock"]
+
+
+class Admin:
+    """An admin API that counts up at every look: 10 allowed and 5 refused in a second."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.token: str | None = None
+        self.down = False
+        self.asked: list[str] = []
+
+    def answer(self, path: str) -> tuple[int, Any]:
+        self.asked.append(path)
+        if path.startswith("/v1/top"):
+            self.looks += 1
+            n = self.looks
+            return 200, {
+                "at": 1000.0 + n,
+                "rules": [
+                    {"rule": "api/user", "allowed": 8 * n, "refused": 5 * n, "near_limit": 2 * n},
+                    {"rule": "api/idle", "allowed": 90, "refused": 0, "near_limit": 0},
+                ],
+                "keys": [
+                    {"key": "api/user user=\x1b[31mmallory", "refused": 4 * n, "error": 0},
+                    {"key": "api/user user=eve", "refused": n + 10, "error": 10},
+                ],
+            }
+        if path == "/v1/version":
+            about = {"version": "1.2", "uptime": 3725.0, "workers": 2, "rules": 2}
+            return 200, {**about, "store": "memory"}
+        up = {"service": "up", "store": "down" if self.down else "up"}
+        return 503 if self.down else 200, {"healthy": not self.down, "components": up}
+
+
+@contextlib.contextmanager
+def admin_api() -> Iterator[tuple[Admin, str]]:
+    admin = Admin()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if admin.token and self.headers.get("Authorization") != f"Bearer {admin.token}":
+                status, content = 401, {"error": "a token is needed here"}
+            else:
+                status, content = admin.answer(self.path)
+            body = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield admin, f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def look(at: float, rules: dict[str, dict[str, int]], **keys: tuple[int, int]) -> Look:
+    return Look(at, rules, keys)
+
+
+# Rates -------------------------------------------------------------------------------------
+
+
+def test_a_rate_is_the_difference_of_two_looks() -> None:
+    before = look(10, {"a": {"allowed": 100, "refused": 10, "near_limit": 4}}, k=(10, 0))
+    now = look(
+        12,
+        {
+            "a": {"allowed": 120, "refused": 16, "near_limit": 8},
+            "new": {"allowed": 40, "refused": 0, "near_limit": 0},
+        },
+        k=(16, 0),
+        first=(7, 5),
+    )
+    busiest, second = rule_rows(before, now)
+    assert (busiest.rule, busiest.allowed) == ("new", 20)
+    # What was near the limit went ahead.
+    assert (second.allowed, second.refused, second.near) == (12, 3, 2)
+    assert (second.total_allowed, second.total_refused) == (128, 16)
+    # Of a key that was not there before, only what is sure.
+    assert [(row.key, row.refused) for row in key_rows(before, now)] == [("k", 3), ("first", 1)]
+
+
+def test_a_service_that_started_anew_counts_from_nothing() -> None:
+    before = look(10, {"a": {"allowed": 1000, "refused": 0}})
+    now = look(12, {"a": {"allowed": 6, "refused": 0}})
+    assert rule_rows(before, now)[0].allowed == 3
+
+
+def test_without_time_there_is_no_rate() -> None:
+    same = look(10, {"a": {"allowed": 1000, "refused": 0}}, k=(3, 0))
+    assert rule_rows(same, same)[0].rate == 0
+    assert key_rows(same, same)[0].refused == 0
+
+
+@pytest.mark.parametrize("top", [{}, {"at": 1}, {"at": "x", "rules": [], "keys": []}, [], None])
+def test_what_is_no_answer_is_said(top: Any) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        look_of(top, {}, {})
+
+
+# How it looks ------------------------------------------------------------------------------
+
+
+def many(n: int, at: float) -> Look:
+    count = int(at)
+    return Look(
+        at,
+        {f"api/rule-{i}": {"allowed": count * i, "refused": count * i} for i in range(n)},
+        {f"api/user user=客户{i}\x07": (count * i, 0) for i in range(n)},
+        {"version": "1", "uptime": 5, "workers": 1, "rules": n, "store": "memory"},
+        {"store": "up"},
+    )
+
+
+@pytest.mark.parametrize("width", [40, 41, 60, 80, 100, 200])
+@pytest.mark.parametrize("height", [6, 10, 24, 50])
+def test_it_fits_on_any_screen(width: int, height: int) -> None:
+    lines = screen(many(30, 1), many(30, 3), Paint(io.StringIO()), width, "http://a:1", height)
+    assert len(lines) <= height
+    for line in lines:
+        assert sum(cells(char) for char in line) <= width
+        assert line.isprintable()
+
+
+def test_a_table_leaves_room_that_it_does_not_need() -> None:
+    plain = Paint(io.StringIO())
+    short = Look(3, {"api/one": {"allowed": 5, "refused": 0}}, many(30, 3).keys)
+    lines = screen(short, short, plain, 80, "http://a", 24)
+    assert len(lines) == 24
+    assert sum("user=" in line for line in lines) == 16
+
+
+def test_the_first_look_says_that_there_is_nothing_yet() -> None:
+    nothing = Look(1, {}, {})
+    text = "\n".join(screen(nothing, nothing, Paint(io.StringIO()), 80, "http://a:6070"))
+    assert "nothing was asked yet" in text
+    assert "nobody was refused yet" in text
+
+
+def test_what_others_chose_cannot_touch_the_terminal() -> None:
+    assert clean("a\x1b[2Jb\n\u202e") == "a\\x1b[2Jb\\x0a\\x202e"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "fitted"),
+    [
+        ("abc", 5, "abc  "), ("abcde", 5, "abcde"), ("abcdef", 5, "abcd~"), ("", 3, "   "),
+        ("客户", 4, "客户"), ("客户端", 5, "客户~"), ("客户端", 4, "客~ "), ("abc", 0, ""),
+    ],
+)  # fmt: skip
+def test_texts_are_cut_and_filled(text: str, width: int, fitted: str) -> None:
+    assert fit(text, width) == fitted
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0.5, "0s"), (59, "59s"), (61, "1m 1s"), (3725, "1h 2m"), (90_000, "1d 1h")],
+)
+def test_durations(seconds: float, told: str) -> None:
+    assert duration(seconds) == told
+
+
+# The command -------------------------------------------------------------------------------
+
+
+def test_once_prints_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with admin_api() as (_, url):
+        assert main(["top", "--admin", url, "--once", "--every", "50ms"]) == 0
+    out = capsys.readouterr().out
+    assert "up 1h 2m  2 workers  2 rules  penstock 1.2" in out
+    assert "15 a second:  10 allowed  5 refused (33.3%)  2 near a limit" in out
+    assert re.search(r"api/user +10 +5.0 +2.0 +33.3% +30\n", out)
+    assert re.search(r"user=\\x1b\[31mmallory +4.0 +8\n", out)
+    assert re.search(r"user=eve +1.0 +2\+\n", out)  # at least
+    assert "\x1b" not in out
+
+
+def test_what_is_down_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with admin_api() as (admin, url):
+        admin.down = True
+        assert main(["top", "--admin", url, "--once", "--every", "50ms"]) == 0
+    assert "store down" in capsys.readouterr().out
+
+
+def test_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    with admin_api() as (_, url):
+        main(["top", "--admin", url, "--once", "--every", "50ms", "--rows", "1"])
+    out = capsys.readouterr().out
+    assert "RULE (1 of 2)" in out
+    assert "api/idle" not in out
+
+
+def test_a_token(capsys: pytest.CaptureFixture[str], monkeypatch: Any, tmp_path: Any) -> None:
+    asked = ["top", "--once", "--every", "50ms", "--admin"]
+    token = "0123456789abcdef0123456789abcdef"
+    with admin_api() as (admin, url):
+        admin.token = token
+        assert main([*asked, url]) == 1
+        assert "PENSTOCK_ADMIN_TOKEN" in capsys.readouterr().err
+        assert main([*asked, url, "--token", token]) == 0
+        (tmp_path / "tokens").write_text(f"# mine\nops: {token}\n")
+        assert main([*asked, url, "--token-file", str(tmp_path / "tokens")]) == 0
+        monkeypatch.setenv("PENSTOCK_ADMIN_TOKEN", token)
+        assert main([*asked, url]) == 0
+
+
+def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with admin_api() as (_, url):
+        pass
+    assert main(["top", "--admin", url, "--once"]) == 1
+    assert "Is penstock serve running there?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--admin", "ftp://a"], ["--every", "soon"], ["--every", "1us"], ["--rows", "0"],
+              ["--token-file", "/nowhere"], ["--token", "a\nb"]],
+)  # fmt: skip
+def test_bad_arguments(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", *wrong]) == 2
+    assert capsys.readouterr().err.startswith("penstock top: ")
+
+
+def test_somebody_else_is_there() -> None:
+    with admin_api() as (admin, url):
+        admin.answer = lambda path: (200, ["not", "this"])  # type: ignore[method-assign]
+        with pytest.raises(NoAnswer, match="something else"):
+            Source(url).look()
+        admin.answer = lambda path: (404, {"error": "nothing here"})  # type: ignore[method-assign]
+        with pytest.raises(NoAnswer, match="nothing here"):
+            Source(url).look()
+
+
+def test_a_pipe_gets_table_after_table() -> None:
+    with admin_api() as (_, url):
+        command = [*PENSTOCK, "top", "--admin", url, "--every", "50ms"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            seen = 0
+            while seen < 3:
+                seen += process.stdout.readline().startswith("penstock top")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 0
+
+
+class Terminal:
+    """A command in a terminal of a size."""
+
+    def __init__(self, command: list[str], rows: int, columns: int) -> None:
+        self._own, other = pty.openpty()
+        self.resize(rows, columns)
+        environment = {**os.environ, "TERM": "xterm"}
+        environment.pop("COLUMNS", None)
+        environment.pop("LINES", None)
+        self.process = subprocess.Popen(
+            command, stdin=other, stdout=other, stderr=other, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(other)
+        self.seen = ""
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self._own, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def until(self, text: str) -> str:
+        """What comes, up to this text; forgets it."""
+        end = time.monotonic() + 15
+        while text not in self.seen:
+            assert time.monotonic() < end, f"no {text!r} in {self.seen!r}"
+            if select.select([self._own], [], [], 0.1)[0]:
+                with contextlib.suppress(OSError):  # at its end
+                    self.seen += os.read(self._own, 65_536).decode()
+        found, _, self.seen = self.seen.partition(text)
+        return found
+
+    def close(self) -> None:
+        os.close(self._own)
+        self.process.kill()
+        self.process.wait()
+
+
+def test_a_terminal_is_drawn_on_resized_and_left_clean() -> None:
+    with admin_api() as (admin, url):
+        terminal = Terminal([*PENSTOCK, "top", "--admin", url, "--every", "10s"], 24, 100)
+        try:
+            terminal.until("\x1b[?1049h\x1b[?25l")
+            first = terminal.until("Ctrl-C to leave")
+            assert "near/s" in first
+            looks = admin.looks
+            terminal.resize(24, 45)
+            terminal.process.send_signal(signal.SIGWINCH)
+            again = terminal.until("Ctrl-C to leave")
+            assert "near/s" not in again  # it is drawn at once, for the new size
+            assert admin.looks == looks
+            terminal.process.send_signal(signal.SIGINT)
+            terminal.until("\x1b[?25h\x1b[?1049l")
+            assert terminal.process.wait(10) == 0
+        finally:
+            terminal.close()
+
+
+def test_a_service_that_goes_away_is_waited_for() -> None:
+    with admin_api() as (admin, url):
+        terminal = Terminal([*PENSTOCK, "top", "--admin", url, "--every", "100ms"], 24, 100)
+        try:
+            terminal.until("Ctrl-C to leave")
+            admin.token = "none that it has"
+            assert "api/user" in terminal.until("lets nobody in") + terminal.until("Ctrl-C")
+            admin.token = None
+            for _ in range(20):
+                if "lets nobody in" not in terminal.until("Ctrl-C"):
+                    break
+            else:
+                pytest.fail("it did not come back")
+            terminal.process.terminate()
+            terminal.until("\x1b[?25h\x1b[?1049l")
+            assert terminal.process.wait(10) == 0
+        finally:
+            terminal.close()

@@ -1,0 +1,201 @@
+"""The parts of the load generator that need no network."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.limit import Limit
+from penstock.loadgen.envelope import accuracy, most_allowed
+from penstock.loadgen.hpack import _STATIC, Decoder, HpackError, encode, huffman
+from penstock.loadgen.load import Load, skew_of
+from penstock.loadgen.questions import as_json, as_message, descriptors, overall_code
+from penstock.loadgen.tally import Tally, cell_of, top_of
+
+# HPACK -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("coded", "text"),
+    [  # the examples of RFC 7541, appendix C
+        ("f1e3c2e5f23a6ba0ab90f4ff", "www.example.com"),
+        ("a8eb10649cbf", "no-cache"),
+        ("25a849e95ba97d7f", "custom-key"),
+        ("25a849e95bb8e8b4bf", "custom-value"),
+        ("6402", "302"),
+        ("aec3771a4b", "private"),
+        ("d07abe941054d444a8200595040b8166e082a62d1bff", "Mon, 21 Oct 2013 20:13:21 GMT"),
+        ("9d29ad171863c78f0b97c8e9ae82ae43d3", "https://www.example.com"),
+        ("640eff", "307"),
+        ("9bd9ab", "gzip"),
+        (
+            "94e7821dd7f2e6c7b335dfdfcd5b3960d5af27087f3672c1ab270fb5291f9587316065c003ed4ee5b1063d5007",
+            "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1",
+        ),
+        ("", ""),
+    ],
+)
+def test_huffmans_code(coded: str, text: str) -> None:
+    assert huffman(bytes.fromhex(coded)) == text
+
+
+def test_the_static_table() -> None:
+    assert len(_STATIC) == 61
+    assert _STATIC[1] == (":method", "GET")
+    assert _STATIC[7] == (":status", "200")
+    assert _STATIC[15] == ("accept-encoding", "gzip, deflate")
+    assert _STATIC[30] == ("content-type", "")
+    assert _STATIC[60] == ("www-authenticate", "")
+
+
+def test_blocks_of_a_connection_share_a_table() -> None:
+    """The responses of RFC 7541, appendix C.5, with a table of 256 bytes."""
+    decoder = Decoder()
+    size = bytes.fromhex("3fe101")
+    first = bytes.fromhex(
+        "4803333032580770726976617465611d4d6f6e2c203231204f637420323031332032303a31333a323120474d54"
+        "6e1768747470733a2f2f7777772e6578616d706c652e636f6d"
+    )
+    date, place = "Mon, 21 Oct 2013 20:13:21 GMT", "https://www.example.com"
+    rest = [("cache-control", "private"), ("date", date), ("location", place)]
+    assert decoder.decode(size + first) == [(":status", "302"), *rest]
+    # The second entry pushes the first out.
+    assert decoder.decode(bytes.fromhex("4803333037c1c0bf")) == [(":status", "307"), *rest]
+    version = decoder.version
+    assert decoder.decode(bytes.fromhex("88c1c0bf")) == [(":status", "200"), *rest]
+    assert decoder.version == version
+
+
+def test_what_is_written_can_be_read() -> None:
+    headers = [("a", ""), (":path", "/" + "x" * 300), ("b", "\xff"), ("c", "y" * 127)]
+    assert Decoder().decode(encode(headers)) == headers
+
+
+@given(st.binary(max_size=40))
+def test_rubbish_is_an_error_and_nothing_worse(block: bytes) -> None:
+    decoder = Decoder()
+    with contextlib.suppress(HpackError):
+        decoder.decode(block)
+
+
+# Messages ----------------------------------------------------------------------------------
+
+
+def test_questions() -> None:
+    pairs = descriptors(300, ["user", "remote_address", "path"])
+    assert pairs == [("user", "key-300"), ("remote_address", "10.0.1.44"), ("path", "/0")]
+    assert as_json("api", pairs[:1]) == b'{"domain":"api","descriptors":[{"user":"key-300"}]}'
+
+
+def test_a_message_is_what_envoy_sends() -> None:
+    from penstock.server.rls import read_request
+
+    message = as_message("d" * 200, descriptors(7, ["user", "path"]))
+    request = read_request(message)
+    assert request.domain == "d" * 200
+    entries = [[tuple(pair) for pair in each.pairs] for each in request.asked]
+    assert entries == [[("user", "key-7")], [("path", "10.0.0.7")]]
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (b"", 0), (b"\x08\x01", 1), (b"\x08\x02", 2), (b"\x12\x02ab\x08\x02", 2),
+        (b"\x08\x01\x25abcd\x21abcdefgh", 1), (b"\x08\x81\x00", 1),
+    ],
+)  # fmt: skip
+def test_codes(message: bytes, code: int) -> None:
+    assert overall_code(message) == code
+
+
+@pytest.mark.parametrize("message", [b"\x08", b"\x12\x05ab", b"\x0b", b"\x08" + b"\xff" * 11])
+def test_what_is_no_message_is_said(message: bytes) -> None:
+    with pytest.raises(ValueError, match="RateLimitResponse"):
+        overall_code(message)
+
+
+# Load --------------------------------------------------------------------------------------
+
+
+def test_keys_are_chosen_alike_or_by_zipfs_law() -> None:
+    even = Counter(Load(keys=10).choices())
+    assert set(even) == set(range(10))
+    assert max(even.values()) < 1.1 * min(even.values())
+    skewed = Counter(Load(keys=1000, skew=1.0).choices())
+    assert skewed[0] / skewed[9] == pytest.approx(10, rel=0.2)
+    assert Load(keys=5, skew=1.0).choices() == Load(keys=5, skew=1.0).choices()
+    assert Load(keys=1).choices() == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "skew"), [("uniform", 0.0), ("zipf", 1.1), ("zipf:0.8", 0.8), ("zipf:2", 2.0)]
+)
+def test_how_keys_are_chosen(text: str, skew: float) -> None:
+    assert skew_of(text) == skew
+
+
+@pytest.mark.parametrize("text", ["", "zip", "zipf:", "zipf:x", "uniform:1"])
+def test_how_keys_are_not_chosen(text: str) -> None:
+    with pytest.raises(ValueError, match="uniform"):
+        skew_of(text)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"keys": 0}, {"connections": 0}, {"streams": 0}, {"seconds": 0}, {"rate": 0.0},
+     {"rate": -1.0}, {"skew": 11.0}],
+)  # fmt: skip
+def test_a_load_that_makes_no_sense(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="is"):
+        Load(**wrong)  # type: ignore[arg-type]  # that is the point
+
+
+# Figures -----------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**12))
+def test_a_cell_is_no_wider_than_a_thousandth(microseconds: int) -> None:
+    top = top_of(cell_of(microseconds))
+    assert microseconds < top <= microseconds * 1.001 + 1
+
+
+def test_percentiles_are_those_of_the_sorted_list() -> None:
+    drawn = random.Random(3)
+    times = [drawn.expovariate(200) for _ in range(5000)]
+    tally = Tally(1)
+    for seconds in times:
+        tally.answered(0, seconds, True)
+    times.sort()
+    for per_cent in (50.0, 90.0, 99.0, 99.9):
+        exact = times[int(len(times) * per_cent / 100) - 1]
+        assert tally.percentile(per_cent) == pytest.approx(exact, rel=0.002, abs=2e-6)
+    assert tally.percentile(100) == tally.longest == times[-1]
+    assert tally.mean == pytest.approx(sum(times) / len(times))
+    assert Tally(1).percentile(99) == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds", "most"),
+    [
+        (Limit(100, "second"), 10.0, 1100),
+        (Limit(100, "second", burst=10), 2.5, 260),
+        (Limit(10, "minute", algorithm="fixed_window"), 30.0, 20),
+        (Limit(10, "minute", algorithm="fixed_window"), 90.0, 30),
+        (Limit(10, "minute", algorithm="sliding_log"), 30.0, 10),
+        (Limit(10, "minute", algorithm="sliding_window"), 61.0, 20),
+        (Limit(5, "hour"), 0.0, 5),
+    ],
+)
+def test_at_most(limit: Limit, seconds: float, most: int) -> None:
+    assert most_allowed(limit, seconds) == most
+
+
+def test_accuracy() -> None:
+    found = accuracy(Limit(10, "minute"), 0.0, asked=[20, 5, 30], allowed=[10, 5, 12])
+    assert (found.most, found.over, found.worst_key, found.worst) == (10, 1, 2, 12)
+    assert found.used == pytest.approx(27 / 25)

@@ -1,0 +1,286 @@
+"""The load generator against real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from penstock.gate import AsyncGate
+from penstock.limit import Limit
+from penstock.loadgen.drive import Drive, Run
+from penstock.loadgen.grpc import METHOD, GrpcTarget
+from penstock.loadgen.http import HttpTarget
+from penstock.loadgen.load import Load
+from penstock.loadgen.questions import as_json, as_message, descriptors
+from penstock.loadgen.report import accuracy_of, lines
+from penstock.server.service import Service
+from penstock.server.wires.http.messages import HttpAnswer, HttpRequest
+from penstock.server.wires.http.protocol import HttpServer
+
+RULES = {"domain": "bench", "descriptors": [{"key": "user", "limits": "20/hour"}]}
+
+
+@contextlib.asynccontextmanager
+async def http_server(handler: Any) -> AsyncIterator[str]:
+    server = HttpServer(handler)
+    listener = await asyncio.get_running_loop().create_server(server.factory, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1/check"
+    finally:
+        listener.close()
+        await server.drain(0.2)
+        await asyncio.sleep(0.01)
+
+
+async def drive_http(url: str, load: Load, body: Callable[[int], bytes] | None = None) -> Run:
+    body = body or (lambda key: as_json("bench", descriptors(key, ["user"])))
+    target = HttpTarget(url, "POST", [body(key) for key in range(load.keys)], [("X-A", "b")])
+    return await Drive(load, target.connect()).run()
+
+
+async def test_http_is_counted_and_measured() -> None:
+    gate = AsyncGate.from_rules(RULES)
+    seen: list[HttpRequest] = []
+
+    async def handler(request: HttpRequest) -> HttpAnswer:
+        seen.append(request)
+        asked = json.loads(request.body)
+        verdict = await gate.check(*asked["descriptors"], domain=asked["domain"])
+        return HttpAnswer(200 if verdict else 429)
+
+    async with http_server(handler) as url:
+        run = await drive_http(url, Load(seconds=0.3, connections=3, streams=2, keys=5))
+    tally = run.tally
+    assert tally.answers == tally.sent == len(seen) > 100
+    assert not tally.errors
+    assert tally.allowed == 100
+    assert tally.allowed_by_key == [20] * 5
+    assert sum(tally.asked_by_key) == tally.sent
+    assert 0 < tally.percentile(50) <= tally.percentile(99) <= tally.longest < 5
+    assert seen[0].header("x-a") == "b"
+    assert seen[0].header("content-type") == "application/json"
+    # What is within the envelope, and what would not be.
+    assert accuracy_of(run, Limit(20, "hour")).over == 0
+    assert accuracy_of(run, Limit(19, "hour")).over == 5
+    text = "\n".join(lines(run, Limit(19, "hour")))
+    assert "5  keys" in text
+    assert f"{tally.sent:,}" in text
+
+
+async def test_a_stated_rate_is_kept() -> None:
+    async with http_server(lambda request: HttpAnswer(200)) as url:
+        run = await drive_http(url, Load(seconds=0.5, rate=400, connections=2))
+    assert run.tally.sent == 200
+    assert run.tally.answers == 200
+    assert (run.unsent, run.unanswered) == (0, 0)
+    assert 0.4 < run.seconds < 3
+
+
+@pytest.mark.parametrize(("rate", "slow"), [(100.0, True), (None, False)])
+async def test_who_had_to_wait_because_the_service_stood_still_is_counted(
+    rate: float | None, slow: bool
+) -> None:
+    """It stands still for 0.4 s of 0.8: with a rate, about half of all requests were due then."""
+    start = asyncio.get_running_loop().time()
+
+    async def handler(request: HttpRequest) -> HttpAnswer:
+        now = asyncio.get_running_loop().time() - start
+        if 0.2 < now < 0.6:
+            await asyncio.sleep(0.6 - now)
+        return HttpAnswer(200)
+
+    async with http_server(handler) as url:
+        run = await drive_http(url, Load(seconds=0.8, rate=rate, connections=1))
+    # One that asks as fast as it can asks once in that time, and thinks that all is well.
+    assert (run.tally.percentile(70) > 0.1) is slow
+    assert run.tally.longest > 0.3
+
+
+async def test_a_service_that_is_too_slow_is_told_of() -> None:
+    async def handler(request: HttpRequest) -> HttpAnswer:
+        await asyncio.sleep(0.05)
+        return HttpAnswer(200)
+
+    async with http_server(handler) as url:
+        run = await drive_http(url, Load(seconds=0.3, rate=500, connections=1, patience=0.2))
+    assert run.unsent > 50
+    assert "the service is slower than --rate" in "\n".join(lines(run))
+
+
+async def test_errors_are_counted_by_kind() -> None:
+    async with http_server(lambda request: HttpAnswer(500)) as url:
+        run = await drive_http(url, Load(seconds=0.1, connections=1))
+    assert run.tally.answers == 0
+    assert set(run.tally.errors) == {"HTTP 500"}
+
+
+async def test_a_connection_that_is_lost_is_made_again() -> None:
+    served = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal served
+        for _ in range(5):
+            await reader.readuntil(b"}")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            served += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await reader.readuntil(b"}")
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    run = await drive_http(url, Load(seconds=0.4, connections=2, keys=1), lambda key: b"{}")
+    server.close()
+    assert run.tally.answers == served > 15
+    assert sum(run.tally.errors.values()) == run.tally.sent - run.tally.answers > 2
+
+
+async def test_nobody_there() -> None:
+    async with http_server(lambda request: HttpAnswer(200)) as url:
+        pass
+    run = await drive_http(url, Load(seconds=0.1))
+    assert "refused" in run.trouble
+    assert run.tally.sent == 0
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:80", "ftp://a/", "http://", "http://a:b/"])
+def test_what_is_no_url(url: str) -> None:
+    with pytest.raises(ValueError, match="a URL is such as"):
+        HttpTarget(url, "GET", [b""], [])
+
+
+# gRPC --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def grpcio_server(answer: Callable[[bytes, grpc.ServicerContext], bytes]) -> Any:
+    """A server that is not ours; its address."""
+    service, _, name = METHOD[1:].partition("/")
+    handler = grpc.method_handlers_generic_handler(
+        service, {name: grpc.unary_unary_rpc_method_handler(answer)}
+    )
+    server = grpc.server(ThreadPoolExecutor(2), handlers=[handler])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+async def drive_grpc(address: str, load: Load, names: list[str] | None = None) -> Run:
+    messages = [as_message("bench", descriptors(k, names or ["user"])) for k in range(load.keys)]
+    return await Drive(load, GrpcTarget(address, messages).connect()).run()
+
+
+async def test_grpc_is_counted_and_measured() -> None:
+    service = Service(AsyncGate.from_rules(RULES))
+    with grpcio_server(lambda message, context: bytes(service.rate_limit(message))) as address:
+        run = await drive_grpc(address, Load(seconds=0.5, connections=2, streams=16, keys=4))
+    tally = run.tally
+    assert tally.answers == tally.sent > 100
+    assert not tally.errors
+    assert tally.allowed_by_key == [20] * 4
+    assert tally.refused == tally.sent - 80
+    assert 0 < tally.percentile(50) <= tally.percentile(99) <= tally.longest < 5
+
+
+async def test_grpc_at_a_rate_with_three_descriptors() -> None:
+    def answer(message: bytes, context: grpc.ServicerContext) -> bytes:
+        whole = all(name in message for name in (b"user", b"remote_address", b"path"))
+        return b"\x08\x02" if whole else b"\x08\x01"
+
+    with grpcio_server(answer) as address:
+        load = Load(seconds=0.4, rate=250, connections=2, streams=4)
+        run = await drive_grpc(address, load, ["user", "remote_address", "path"])
+    assert run.tally.refused == run.tally.sent == 100
+
+
+async def test_errors_of_grpc_have_their_words() -> None:
+    words = "no domain 'bench': 100% wrong, ~ [x] {y} <z> \\ ^ ` |"
+
+    def answer(message: bytes, context: grpc.ServicerContext) -> bytes:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, words)
+        raise AssertionError
+
+    with grpcio_server(answer) as address:
+        run = await drive_grpc(address, Load(seconds=0.2, connections=1, streams=2))
+    assert run.tally.answers == 0
+    (kind,) = run.tally.errors
+    assert kind.startswith("gRPC 3: no domain 'bench': 100%")
+
+
+async def test_another_method_is_unimplemented() -> None:
+    with grpcio_server(lambda message, context: b"") as address:
+        target = GrpcTarget(address, [b""], "/none/None")
+        run = await Drive(Load(seconds=0.1, connections=1, keys=1), target.connect()).run()
+    assert all(kind.startswith("gRPC 12") for kind in run.tally.errors)
+    assert run.tally.errors
+
+
+async def test_an_answer_without_a_code_is_an_error() -> None:
+    with grpcio_server(lambda message, context: b"") as address:
+        run = await drive_grpc(address, Load(seconds=0.1, connections=1, keys=1))
+    assert set(run.tally.errors) == {"an answer without a code"}
+
+
+async def test_what_speaks_no_http_2_is_told() -> None:
+    async with http_server(lambda request: HttpAnswer(200)) as url:
+        address = url.removeprefix("http://").partition("/")[0]
+        run = await drive_grpc(address, Load(seconds=0.1, connections=1))
+    assert "HTTP/2" in run.trouble
+
+
+async def test_our_own_wire_with_frames_in_pieces() -> None:
+    """Over nghttp2, which codes headers with Huffman's code and its table, through a relay
+    that tears everything into pieces of a few bytes."""
+    h2 = pytest.importorskip("penstock.server.wires.h2.server")
+    from penstock.server.grpc_status import GrpcError
+    from penstock.server.wires.methods import Methods
+
+    service = Service(AsyncGate.from_rules(RULES))
+
+    def answer(message: bytes) -> Any:
+        if b"key-3" in message:
+            raise GrpcError(3, "key-3 is not liked")
+        return service.rate_limit(message)
+
+    server = h2.H2Server(Methods(unary={METHOD: answer}))
+    loop = asyncio.get_running_loop()
+    listener = await loop.create_server(server.factory, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, n: int) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(n):
+                writer.write(data)
+                await asyncio.sleep(0)
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upper, lower = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(pump(reader, lower, 4096), pump(upper, writer, 7))
+
+    between = await asyncio.start_server(relay, "127.0.0.1", 0)
+    address = f"127.0.0.1:{between.sockets[0].getsockname()[1]}"
+    run = await drive_grpc(address, Load(seconds=0.3, connections=2, streams=8, keys=4))
+    between.close()
+    listener.close()
+    await server.drain(0.2)
+    await asyncio.sleep(0.05)
+    assert set(run.tally.errors) == {"gRPC 3: key-3 is not liked"}
+    assert run.tally.allowed_by_key == [20, 20, 20, 0]
+    assert run.tally.answers + sum(run.tally.errors.values()) == run.tally.sent
+
+
+@pytest.mark.parametrize("address", ["", "8081", ":8081", "a:b", "a:0", "a:99999"])
+def test_what_is_no_address(address: str) -> None:
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        GrpcTarget(address, [b""])

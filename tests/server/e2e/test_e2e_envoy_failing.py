@@ -1,0 +1,176 @@
+"""What Envoy does when Penstock is away, leaves, or does not let it in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from penstock.server.wires import h2
+from server.e2e.conftest import Start
+from server.e2e.gateways import DEPLOY, EnvoyConfig, upstream_tls
+from server.e2e.running import PATIENCE, Running, ask, reserved_port, statuses
+from stores.redis_server import wait_until
+
+LIMITED = [{"actions": [{"request_headers": {"header_name": "x-user", "descriptor_key": "user"}}]}]
+RULES = "domain: edge\ndescriptors:\n  - key: user\n    limits: 2/hour\n"
+WIRES = [
+    pytest.param(
+        "nghttp2",
+        marks=pytest.mark.skipif(not h2.available(), reason="the nghttp2 extension was not built"),
+    ),
+    "grpcio",
+]
+
+
+class Edge:
+    """Listeners of one Envoy, made before it starts."""
+
+    def __init__(self, app: int, stack: ExitStack) -> None:
+        self._stack = stack
+        self._admin = stack.enter_context(reserved_port())
+        self.config = EnvoyConfig(app, self._admin)
+        self.running: Running | None = None
+
+    def listen(self, service: str, **options: object) -> str:
+        port = self._stack.enter_context(reserved_port())
+        options.setdefault("rate_limits", LIMITED)
+        self.config.listen(port, service, **options)  # type: ignore[arg-type]  # as it has them
+        return f"127.0.0.1:{port}"
+
+    def start(self) -> None:
+        self.running = self.config.start()
+        self._stack.callback(self.running.end)
+
+    def stat(self, name: str) -> int:
+        told = json.loads(ask(f"127.0.0.1:{self._admin}", f"/stats?format=json&filter={name}").body)
+        return sum(each["value"] for each in told["stats"] if "value" in each)
+
+
+@pytest.fixture
+def edge(app: int) -> Iterator[Edge]:
+    with ExitStack() as stack:
+        yield Edge(app, stack)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_failure_mode_decides_while_penstock_is_away(
+    wire: str, penstock_service: Start, edge: Edge
+) -> None:
+    with reserved_port() as port:
+        where = ("--grpc", f"127.0.0.1:{port}", "--wire", wire)
+        first = penstock_service(RULES, *where)
+        opened = edge.listen(first.grpc, failure_mode_deny=False)
+        closed = edge.listen(first.grpc, failure_mode_deny=True)
+        told = edge.listen(
+            first.grpc, failure_mode_deny=True, status_on_error={"code": "ServiceUnavailable"}
+        )
+        edge.start()
+        assert statuses(opened, 3, x_user="a") == [200, 200, 429]
+        assert statuses(closed, 3, x_user="b") == [200, 200, 429]
+
+        first.kill()
+        assert statuses(opened, 4, x_user="a") == [200] * 4
+        assert statuses(closed, 2, x_user="b") == [500] * 2
+        assert statuses(told, 2, x_user="b") == [503] * 2
+        assert statuses(closed, 1) == [200]  # Penstock is not asked
+
+        penstock_service(RULES, *where)
+
+        def back() -> bool:
+            return statuses(closed, 1, x_user="new") != [500]
+
+        wait_until(back, "Envoy to connect again", PATIENCE)
+        assert statuses(closed, 3, x_user="c") == [200, 200, 429]
+        assert statuses(opened, 3, x_user="d")[-1] == 429
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_penstock_may_leave_without_a_request_lost(
+    wire: str, penstock_service: Start, edge: Edge
+) -> None:
+    """SIGTERM while Envoy holds a connection: it is told to go, and no question fails."""
+    with reserved_port() as port:
+        where = ("--grpc", f"127.0.0.1:{port}", "--wire", wire)
+        service = penstock_service(RULES, *where)
+        closed = edge.listen(service.grpc, failure_mode_deny=True)
+        edge.start()
+        assert statuses(closed, 2, x_user="a") == [200, 200]
+        assert service.end() == 0, service.log
+        assert edge.stat("upstream_cx_destroy_remote_with_active_rq") == 0
+        assert edge.stat("ratelimit.error") == 0
+        penstock_service(RULES, *where)
+        assert statuses(closed, 2, x_user="b") == [200, 200]
+
+
+def test_a_client_that_shows_no_certificate_of_ours_is_not_answered(
+    penstock_service: Start, edge: Edge, certificates: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(certificates, tmp_path / "theirs")
+    for kind in ("pem", "key"):
+        shutil.copy(certificates / f"stranger.{kind}", tmp_path / "theirs" / f"client.{kind}")
+    nobody = upstream_tls(certificates)
+    del nobody["typed_config"]["common_tls_context"]["tls_certificates"]
+    service = penstock_service(
+        RULES, "--tls-cert", str(certificates / "server.pem"),
+        "--tls-key", str(certificates / "server.key"),
+        "--tls-client-ca", str(certificates / "ca.pem"),
+    )  # fmt: skip
+    deny = {"failure_mode_deny": True}
+    good = edge.listen(service.grpc, tls=upstream_tls(certificates), **deny)
+    bad = [
+        edge.listen(service.grpc, tls=tls, **deny)
+        for tls in (upstream_tls(tmp_path / "theirs"), nobody, None)
+    ]
+    edge.start()
+    assert statuses(good, 3, x_user="a") == [200, 200, 429]
+    assert [ask(each, x_user="b").status for each in bad] == [500] * 3
+
+
+def test_certificates_are_renewed_while_it_runs(
+    penstock_service: Start, certificates: Path, tmp_path: Path
+) -> None:
+    for kind in ("pem", "key"):
+        shutil.copy(certificates / f"server.{kind}", tmp_path / f"used.{kind}")
+    service = penstock_service(
+        RULES, "--tls-cert", str(tmp_path / "used.pem"), "--tls-key", str(tmp_path / "used.key")
+    )
+    context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+    context.set_alpn_protocols(["h2"])
+
+    def shown() -> str:
+        host, _, port = service.grpc.rpartition(":")
+        with (
+            socket.create_connection((host, int(port)), PATIENCE) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as link,
+        ):
+            return str(link.getpeercert()["subject"][0][0][1])  # type: ignore[index]  # it has one
+
+    assert shown() == "server"
+    (tmp_path / "used.key").write_text("broken")
+    service.process.send_signal(1)
+    service.said("certificate cannot be used")
+    assert shown() == "server"
+    for kind in ("pem", "key"):
+        shutil.copy(certificates / f"renewed.{kind}", tmp_path / f"used.{kind}")
+    service.process.send_signal(1)
+    wait_until(lambda: shown() == "renewed", "the new certificate", PATIENCE)
+
+
+def test_the_shipped_configuration_and_rules_go_together(
+    penstock_service: Start, edge: Edge
+) -> None:
+    service = penstock_service(DEPLOY / "rules/edge.yaml")
+    edge_port = edge.listen(service.grpc, rate_limits=None)
+    edge.start()
+    answer = ask(edge_port)
+    assert answer.headers["x-ratelimit-limit"].startswith("100,"), answer
+    trial = [ask(edge_port, x_api_key="trial") for _ in range(11)]
+    assert [each.status for each in trial] == [200] * 10 + [429]
+    assert ask(edge_port, x_api_key="another").status == 200

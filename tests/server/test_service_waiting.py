@@ -1,0 +1,63 @@
+"""The service over a store that waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.rules.verdict import Descriptor
+from penstock.server.grpc_status import (
+    INVALID_ARGUMENT,
+    UNAVAILABLE,
+    GrpcError,
+)
+from penstock.server.service import Service
+from server.rls_case import ask, descriptor
+from server.rls_cases import CASES, Case, Message, make_gate
+from server.rls_messages import decode, encode
+from server.service_kit import USER, Slow, Watching, gate_of
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_a_store_that_waits_answers_alike(case: Case) -> None:
+    _, clock = make_gate(case)
+    gate = gate_of(case.rules, clock, Slow(clock=clock))
+    gate.switches.mode(case.mode)
+    watching = Watching()
+    service = Service(gate, clock=clock, headers=case.headers, observer=watching)
+    for number, step in enumerate(case.steps):
+        clock.advance(step.wait)
+        answer: object
+        try:
+            found = service.rate_limit(encode(step.request))
+            answer = decode(found if isinstance(found, bytes) else await found)
+        except GrpcError as error:
+            answer = error.code
+        assert answer == step.expected, number
+    answers = [step for step in case.steps if not isinstance(step.expected, int)]
+    assert len(watching.seen) == len(answers)
+
+
+async def test_check_with_a_store_that_waits() -> None:
+    watching = Watching()
+    service = Service(gate_of(USER, store=Slow()), observer=watching)
+    verdict = await service.check("api", [Descriptor((("user", "a"),))])  # type: ignore[misc]
+    assert verdict.allowed
+    assert watching.seen[0][:3] == ("api", True, ["limit"])
+
+
+@pytest.mark.parametrize(
+    "request_", [ask("user=a"), ask("user=a", "user=b"), ask(descriptor("user=a", hits=2))]
+)
+async def test_a_store_that_fails(request_: Message) -> None:
+    store = Slow()
+    store.broken = True
+    with pytest.raises(GrpcError, match="no answer") as caught:
+        await Service(gate_of(USER, store=store)).rate_limit(encode(request_))  # type: ignore[misc]
+    assert caught.value.code == UNAVAILABLE
+
+
+async def test_errors_with_a_store_that_waits_come_at_once() -> None:
+    service = Service(gate_of(USER, store=Slow()))
+    with pytest.raises(GrpcError) as caught:
+        service.rate_limit(b"\x0a")
+    assert caught.value.code == INVALID_ARGUMENT
