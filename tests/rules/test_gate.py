@@ -417,3 +417,20 @@ async def test_async_gate_answers_the_same() -> None:
     assert [bool(verdict) for verdict in found] == [True, True, False]
     several = await asyncio.gather(*(door.check({"b": "2"}) for _ in range(10)))
     assert sum(map(bool, several)) == 9
+
+
+def test_an_override_in_place_of_several_limits_is_asked_once() -> None:
+    gate = Gate.from_rules(
+        {"domain": "d", "descriptors": [{"key": "user", "limits": ["5/second", "100/hour"]}]}
+    )
+    gate.switches.override("user", "42", limit="10/hour")
+    assert [bool(gate.check({"user": "42"})) for _ in range(11)] == [True] * 10 + [False]
+
+
+@pytest.mark.parametrize("factor", [0, -1, 1e10, 1e308, 10**400, float("inf"), float("nan"), "2"])
+def test_a_factor_beyond_use_is_refused(factor: Any) -> None:
+    gate = Gate.from_rules({"domain": "d", "descriptors": [{"key": "user", "limits": "5/hour"}]})
+    with pytest.raises(ValueError, match="a factor is a number above 0"):
+        gate.switches.override("user", "42", factor=factor)
+    gate.switches.override("user", "42", factor=1e9)
+    assert gate.check({"user": "42"})

@@ -142,6 +142,8 @@ class Check:
             counters, heritage = counted.counters, counted.heritage
             if override is not None:
                 counters, heritage = self._store.counters(override.apply(counted.limit)), None
+                if any(counters is other for other, _ in line.counted):
+                    continue  # one limit in place of several: it is asked once
             line.counted.append((counters, counted.name))
             line.heritages.append(heritage)
         if line.counted:

@@ -6,7 +6,6 @@ or the new one. What has run out is left out when it is next looked at.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 MODES = (ENFORCE, SHADOW, OFF)
 _EVER = 2**63 - 1
+
+# Beyond any use, and what an amount times it is can still be told.
+MOST_FACTOR = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,11 @@ class Switches:
         if (factor is None) == (limit is None):
             raise ValueError("an override has a factor or a limit, and not both")
         if factor is not None and not (
-            isinstance(factor, (int, float)) and math.isfinite(factor) and factor > 0
+            isinstance(factor, (int, float)) and 0 < factor <= MOST_FACTOR
         ):
-            raise ValueError(f"a factor is a number above 0, not {factor!r:.50}")
+            raise ValueError(
+                f"a factor is a number above 0, up to {MOST_FACTOR:g}, not {factor!r:.50}"
+            )
         own = None if limit is None else as_limit(limit)
         made = Override(factor, own, self._until(lasts))
         self._change(lambda state: replace(state, overrides={**state.overrides, pair: made}))

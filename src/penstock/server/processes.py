@@ -87,6 +87,9 @@ class Process:
             answer = await self._channel.ask(question, START)
             if not answer["ok"]:
                 raise SettingsError(answer["error"])
+        except (ConnectionError, TimeoutError):
+            await self.kill()
+            raise SettingsError(f"worker {self.name} ended, or hung, while it started") from None
         except BaseException:
             await self.kill()
             raise
@@ -160,12 +163,12 @@ class Supervised(Fleet):
         self._keeping: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """All at once; `SettingsError` as soon as one cannot."""
-        try:
-            await asyncio.gather(*[self._start(process) for process in self.processes])
-        except BaseException:
+        """All at once; `SettingsError` if one cannot."""
+        starting = [self._start(process) for process in self.processes]
+        failed = [e for e in await asyncio.gather(*starting, return_exceptions=True) if e]
+        if failed:
             await asyncio.gather(*[process.kill() for process in self.processes])
-            raise
+            raise failed[0]
         self._keeping = [asyncio.create_task(self._keep(each)) for each in self.processes]
 
     async def _start(self, process: Process) -> None:
@@ -235,7 +238,7 @@ class Supervised(Fleet):
             self.restarts += 1
             try:
                 await self._start(process)
-            except (SettingsError, OSError, TimeoutError) as error:
+            except (SettingsError, OSError) as error:
                 logger.error("worker %s could not be started: %s", process.name, error)
 
     async def stop(self, seconds: float) -> None:

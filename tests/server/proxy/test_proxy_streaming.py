@@ -255,7 +255,7 @@ async def test_a_thousand_requests_at_once_are_read_a_few_at_a_time() -> None:
         while not asked:
             await asyncio.sleep(0.01)
         (connection,) = front.proxy.connections
-        assert 0 < len(connection._waiting) < 200
+        assert 0 < len(connection.waiting) < 200
         go_on.set()
         seen = b""
         while seen.count(b"\r\n\r\n.") < 600:

@@ -96,7 +96,7 @@ def by_hand() -> list[Talk]:
          frame(2, 0, 1, b"\0\0\0\0\1"), frame(0xEE, 7, 9, b"what?"), request(NOW, b"x")],
         [request(WAIT, b"", 1), frame(3, 0, 1, b"\0\0\0\x08"), request(LATER, b"x", 3),
          frame(3, 0, 3, b"\0\0\0\x08"), request(NOW, b"", 5), frame(7, 0, 0, EIGHT)],
-        [request(LATER, b"", stream) + frame(3, 0, stream, EIGHT[:4]) for stream in range(1, 13, 2)],
+        [request(LATER, b"", n) + frame(3, 0, n, EIGHT[:4]) for n in range(1, 13, 2)],
         [frame(HEADERS, END_HEADERS, 1, block(head(NOW, ("x", "y" * 9000)))),
          frame(DATA, 0, 1, message(b"z" * 16000, length=60_000))],
     ]  # fmt: skip

@@ -48,7 +48,7 @@ def test_a_code_that_is_none(code: int) -> None:
 
 @pytest.mark.parametrize("path", ["", "Now", "/Now", "a.B/Now", "/a.B/C/D", "/\u00e4.B/C"])
 def test_a_path_that_is_none(path: str) -> None:
-    with pytest.raises(ValueError, match="/package.Service/Method"):
+    with pytest.raises(ValueError, match=r"/package\.Service/Method"):
         Methods(unary={path: lambda message: message})
 
 

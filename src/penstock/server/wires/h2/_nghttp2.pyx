@@ -1,7 +1,7 @@
 """gRPC on one HTTP/2 connection: bytes in, calls, bytes out. No sockets, no event loop.
 
 `Wire` is what all connections of a server share: methods, limits, spare memory. `Session` is
-one connection. What nghttp2 calls back is C that knows no Python (``_callbacks.h``); it puts
+one connection. What nghttp2 calls back is C that knows no Python (``_stream.h``); it puts
 streams that need a method called in a queue. `Session.run` works the queue off once nghttp2
 has returned, so a method may do what it likes, even close the connection it came by: after
 every call into Python the stream is looked up again by its number, which is never reused.
@@ -11,95 +11,13 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc
 from libc.string cimport memset
 
 import logging
 
 from penstock.server.grpc_status import INTERNAL, GrpcError, percent_encoded
-
-cdef extern from "_callbacks.h":
-    enum:
-        NGHTTP2_FLAG_NONE
-        NGHTTP2_NO_ERROR
-        UNARY
-        EACH
-        WATCH
-        BODY
-        CALLED
-        PREFIX
-    ctypedef struct nghttp2_session:
-        pass
-    ctypedef struct buffer:
-        uint8_t* data
-        size_t start
-    ctypedef struct rate:
-        int64_t cost
-        int64_t depth
-    ctypedef struct method:
-        const uint8_t* path
-        size_t length
-        int kind
-    ctypedef struct stream:
-        int32_t id
-        int32_t method
-        uint8_t kind
-        uint8_t state
-        uint8_t closed
-        uint8_t told
-        uint8_t waits
-        int64_t timeout
-        int64_t born
-        buffer into "in"
-        buffer out
-    ctypedef struct wire:
-        method* methods
-        int32_t count
-        uint8_t* scratch
-        uint32_t max_streams, header_bytes, header_count, continuations
-        size_t message_bytes, held_bytes, room
-        rate resets, controls
-        int64_t request_time, stall_time
-        uint64_t streams, messages, reset, refused, floods, slow
-    ctypedef struct connection:
-        nghttp2_session* session
-        stream* queue
-        size_t held
-        size_t open
-        int64_t now
-        int64_t used
-        int greeted
-        int ended
-        int foreign
-        const char* why
-    int wire_open(wire*) noexcept
-    void wire_close(wire*) noexcept
-    int connection_open(connection*, wire*) noexcept
-    void connection_close(connection*) noexcept
-    void connection_feed(connection*, const uint8_t*, size_t) noexcept
-    size_t connection_pull(connection*) noexcept
-    void connection_sweep(connection*) noexcept
-    bint connection_done(connection*) noexcept
-    stream* dequeue(connection*) noexcept
-    void enqueue(connection*, stream*) noexcept
-    stream* stream_find(connection*, int32_t) noexcept
-    void stream_recycle(wire*, stream*) noexcept
-    size_t buffer_length(const buffer*) noexcept
-    void buffer_take(buffer*, size_t) noexcept
-    uint32_t declared(const buffer*) noexcept
-    bint has_message(const buffer*) noexcept
-    bint check_message(connection*, stream*) noexcept
-    void drop_input(connection*, stream*) noexcept
-    void each_rest(connection*, stream*) noexcept
-    void send_message(connection*, stream*, const uint8_t*, size_t, bint) noexcept
-    void end_stream(connection*, stream*, int, const char*, size_t) noexcept
-    int nghttp2_submit_shutdown_notice(nghttp2_session*) noexcept
-    int nghttp2_submit_ping(nghttp2_session*, uint8_t, const uint8_t*) noexcept
-    int nghttp2_submit_goaway(
-        nghttp2_session*, uint8_t, int32_t, uint32_t, const uint8_t*, size_t) noexcept
-    int32_t nghttp2_session_get_last_proc_stream_id(nghttp2_session*) noexcept
-    size_t nghttp2_session_get_outbound_queue_size(nghttp2_session*) noexcept
 
 cdef object log = logging.getLogger("penstock.server")
 cdef int64_t SECOND = 1_000_000_000

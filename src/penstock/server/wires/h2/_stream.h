@@ -1,8 +1,9 @@
 /* One request on its way: what has come in, what is to go out.
  *
- * Here and in _connection.h lies all that nghttp2 calls back. Neither knows Python: a
- * callback cannot touch an object, run a handler or raise, even by mistake. Streams that
- * need Python are put in a queue, which _nghttp2.pyx works off when nghttp2 has returned.
+ * Here and in the headers that include this lies all that nghttp2 calls back. They do not
+ * know Python: a callback cannot touch an object, run a handler or raise, even by mistake.
+ * Streams that need Python are put in a queue, which _nghttp2.pyx works off when nghttp2 has
+ * returned.
  *
  * Who owns what: a stream owns its two buffers and its text; a connection owns its streams;
  * a wire owns spare streams, which keep small buffers for the next request.
