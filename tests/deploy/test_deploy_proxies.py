@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ pytest.importorskip("httptools")
 from deploy.proxies import (
     DEPLOY,
     ask,
+    envoy_binary,
     free_port,
+    reserved,
     running_app,
     running_penstock,
     running_proxy,
@@ -34,9 +37,11 @@ RULES: dict[str, Any] = {
 
 
 class Place:
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, app: int) -> None:
         self.name = name
-        self.port, self.penstock, self.app = free_port(), free_port(), free_port()
+        self.app = app
+        self.port = free_port()
+        self.penstock = reserved()
         self.folder = folder
         self.log = folder / "log"
 
@@ -44,7 +49,7 @@ class Place:
         path = "nginx/nginx.conf" if self.name == "nginx" else "caddy/Caddyfile"
         text = (DEPLOY / path).read_text()
         changes = {
-            "127.0.0.1:8080": f"127.0.0.1:{self.penstock}",
+            "127.0.0.1:8080": f"127.0.0.1:{self.penstock.getsockname()[1]}",
             "127.0.0.1:8000": f"127.0.0.1:{self.app}",
             "listen 80;": f"listen 127.0.0.1:{self.port};",
             "\n:80 {": f"\nhttp://127.0.0.1:{self.port} {{",
@@ -74,9 +79,10 @@ class Place:
     ]
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    place = Place(request.param, tmp_path)
-    with running_app(place.app), running_proxy(place.config(), place.port, place.log):
-        yield place
+    with running_app() as app:
+        place = Place(request.param, tmp_path, app)
+        with place.penstock, running_proxy(place.config(), place.port, place.log):
+            yield place
 
 
 def test_a_client_is_refused_by_429_and_told_why(place: Place) -> None:
@@ -131,3 +137,46 @@ def test_without_penstock_requests_go_ahead(place: Place) -> None:
     answer = ask(place.port, "/", "POST", b"body")
     assert (answer.status, answer.headers["X-App"]) == (200, "here"), place.log.read_text()
     assert answer.body == b"app body"
+
+
+# Envoy ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not envoy_binary(), reason="no envoy here")
+def test_envoy_with_its_file_and_the_rules_for_it(tmp_path: Path) -> None:
+    with running_app() as app:
+        run_envoy(tmp_path, app)
+
+
+def run_envoy(tmp_path: Path, app: int) -> None:
+    port, grpc = free_port(), free_port()
+    text = (DEPLOY / "envoy/envoy.yaml").read_text()
+    for old, new in (
+        ("address: 0.0.0.0, port_value: 8000", f"address: 127.0.0.1, port_value: {port}"),
+        ("port_value: 8081", f"port_value: {grpc}"),
+        ("port_value: 8001", f"port_value: {app}"),
+        ("timeout: 0.025s", "timeout: 5s"),  # the machine of a test may be busy
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    config = tmp_path / "envoy.yaml"
+    config.write_text(text)
+    envoy = [str(envoy_binary()), "-c", str(config), "--concurrency", "1", "-l", "warning",
+             "--use-dynamic-base-id"]  # fmt: skip
+    serve = [sys.executable, "-m", "penstock", "serve", "--rules", str(DEPLOY / "rules"),
+             "--grpc", f"127.0.0.1:{grpc}", "--http", "off", "--admin", "off"]  # fmt: skip
+    with (
+        running_proxy(serve, grpc, tmp_path / "penstock.log"),
+        running_proxy(envoy, port, tmp_path / "envoy.log"),
+    ):
+        answers = [ask(port, x_api_key="trial") for _ in range(12)]
+        other = ask(port, x_api_key="another")
+    assert [answer.status for answer in answers] == [200] * 10 + [429] * 2
+    assert [answer.headers["X-App"] for answer in answers] == ["here"] * 10 + [None] * 2
+    for answer in answers:
+        assert answer.headers["x-ratelimit-limit"].startswith("10, ")
+        assert '10;w=60;name="trial"' in answer.headers["x-ratelimit-limit"]
+    remaining = [answer.headers["x-ratelimit-remaining"] for answer in answers]
+    assert remaining == [*map(str, range(9, -1, -1)), "0", "0"]
+    assert other.status == 200
+    assert '1000;w=60;name="per_key"' in other.headers["x-ratelimit-limit"]

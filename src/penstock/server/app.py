@@ -16,7 +16,6 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from penstock import _mode
@@ -38,7 +37,7 @@ from penstock.server.listening import free_path, listen, reserve, shown
 from penstock.server.loops import run
 from penstock.server.processes import Process, Supervised, new_salt
 from penstock.server.settings import Settings, SettingsError, address_of
-from penstock.server.stores import resolved
+from penstock.server.stores import own_folder, resolved
 from penstock.server.worker import GRPCIO, Sockets, Worker, chosen_wire
 
 logger = logging.getLogger("penstock.server")
@@ -116,8 +115,8 @@ class App:
         settings = self.settings
         wire = chosen_wire(settings)
         store = resolved(settings)
-        if settings.store in ("auto", "shared") and store.startswith("shared:"):
-            folder = Path(store.partition(":")[2]).parent
+        folder = own_folder(settings, store)
+        if folder is not None:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         sockets = self._listen(stack, wire)
         rules = read_rules(settings)

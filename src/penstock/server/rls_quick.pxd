@@ -25,8 +25,8 @@ cdef class Plan:
     cpdef list told(self)
     @cython.locals(counters=Counters)
     cpdef Decision hit(self)
-    @cython.locals(decision=Decision, ready=Ready, code=int)
-    cpdef bytes answer(self, clock)
+    @cython.locals(ready=Ready, code=int)
+    cpdef bytes answer(self, Decision decision, clock)
     @cython.locals(
         rows=list, at=Py_ssize_t, count=Py_ssize_t, index=Py_ssize_t, best=Decision, code=int,
         chosen=Decision, limit=CurrentLimit, ready=Ready,

@@ -71,9 +71,8 @@ class Plan:
         counters, key, cost = self.items[0]
         return counters.hit(key, cost)
 
-    def answer(self, clock: Clock) -> bytes:
-        """The whole way, of a single one."""
-        decision = self.hit()
+    def answer(self, decision: Decision, clock: Clock) -> bytes:
+        """Of a single one."""
         ready = self.readies[0]
         assert ready is not None
         code = OK if decision._allowed else OVER_LIMIT

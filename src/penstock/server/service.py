@@ -31,7 +31,11 @@ Reply = bytes | Awaitable[bytes]
 
 
 class Observer(Protocol):
-    """Who is told of every decision; see `penstock.metrics`."""
+    """Who is told of every decision; see `penstock.metrics`.
+
+    One that has ``decided_one(domain, rule, pairs, decision, seconds)`` is told by that of
+    requests with a single limit.
+    """
 
     def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
         """``seconds`` is how long it took. It is called between two requests: be quick."""
@@ -58,6 +62,8 @@ class Service:
         self.gate = gate
         self._clock = clock
         self._observer = observer
+        # Most requests have one descriptor with one limit; they need no verdict.
+        self._tell_one = getattr(observer, "decided_one", None)
         self._headers = headers
         self._timer = timer
         self._waits = gate.store.waits
@@ -93,6 +99,16 @@ class Service:
         except PenstockError as error:
             raise as_status(error) from None
         return self._told(plan, decisions, start)
+
+    def _answer_one(self, plan: Plan, start: int) -> bytes:
+        decision = plan.hit()
+        answer = plan.answer(decision, self._clock)
+        if self._tell_one is not None:
+            request, ready = plan.request, plan.readies[0]
+            assert ready is not None
+            seconds = (self._timer.now() - start) / 1e9
+            self._tell_one(request.domain, ready.rule, request.asked[0].pairs, decision, seconds)
+        return answer
 
     def answer(self, request: Request) -> Response | Awaitable[Response]:
         """The same for a request that was read already, from JSON or otherwise."""

@@ -31,6 +31,13 @@ def _new_file() -> str:
     return str(Path(folder) / "limits")
 
 
+def own_folder(settings: Settings, where: str) -> Path | None:
+    """The folder that was made for a shared file, and goes with the service."""
+    if settings.store not in ("auto", SHARED) or not where.startswith(f"{SHARED}:"):
+        return None
+    return Path(where.partition(":")[2]).parent
+
+
 def open_store(where: str, settings: Settings) -> Store:
     if where == MEMORY:
         return MemoryStore()

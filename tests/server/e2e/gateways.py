@@ -17,11 +17,11 @@ from server.e2e.running import Running, new_folder, wait_for_port
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
-HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+TYPES = "type.googleapis.com/envoy.extensions"
 Config = dict[str, Any]
 
 
-# Envoy -----------------------------------------------------------------------------------------
+# Envoy ------------------------------------------------------------------------------------------
 
 
 def envoy_binary() -> str:
@@ -105,7 +105,7 @@ class EnvoyConfig:
         file = new_folder() / "envoy.yaml"
         file.write_text(yaml.safe_dump(self.config))
         running = Running(
-            [envoy_binary(), "-c", str(file), "--concurrency", "1", "--use-dynamic-base-id",
+            [envoy_binary(), "-c", str(file), "--concurrency", "1", "--disable-hot-restart",
              "-l", "warning", "--log-format", "%l %v"]
         )  # fmt: skip
         try:
@@ -128,13 +128,14 @@ def _endpoint(cluster: Config) -> Config:
 
 def upstream_tls(folder: Path) -> Config:
     """To the service with a certificate of the client's, and its own checked."""
+
     def file(name: str) -> Config:
         return {"filename": str(folder / name)}
 
     return {
         "name": "envoy.transport_sockets.tls",
         "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+            "@type": f"{TYPES}.transport_sockets.tls.v3.UpstreamTlsContext",
             "sni": "localhost",
             "common_tls_context": {
                 "alpn_protocols": ["h2"],
@@ -166,7 +167,9 @@ def nginx_binary() -> str:
     return found
 
 
-def start_nginx(port: int, penstock: str, app: int, change: dict[str, str] | None = None) -> Running:
+def start_nginx(
+    port: int, penstock: str, app: int, change: dict[str, str] | None = None
+) -> Running:
     """deploy/nginx/nginx.conf on these; ``change`` are further replacements."""
     folder = new_folder()
     text = (DEPLOY / "nginx/nginx.conf").read_text()
@@ -199,7 +202,7 @@ def start_nginx(port: int, penstock: str, app: int, change: dict[str, str] | Non
     return running
 
 
-# Certificates ----------------------------------------------------------------------------------
+# Certificates -----------------------------------------------------------------------------------
 
 
 def make_certificates(folder: Path) -> Path:
@@ -216,7 +219,12 @@ def make_certificates(folder: Path) -> Path:
         run("req", "-x509", *key, "-subj", f"/CN=penstock test {name}", "-keyout", f"{name}.key",
             "-addext", "basicConstraints=critical,CA:TRUE",
             "-addext", "keyUsage=critical,keyCertSign", "-out", f"{name}.pem")  # fmt: skip
-    for name, authority in (("server", "ca"), ("renewed", "ca"), ("client", "ca"), ("stranger", "other")):
+    for name, authority in (
+        ("server", "ca"),
+        ("renewed", "ca"),
+        ("client", "ca"),
+        ("stranger", "other"),
+    ):
         run("req", "-x509", *key, "-subj", f"/CN={name}", "-CA", f"{authority}.pem",
             "-CAkey", f"{authority}.key", "-addext", "basicConstraints=critical,CA:FALSE",
             "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",

@@ -141,9 +141,7 @@ class Penstock(Running):
         """Their processes' ids, in no order."""
         children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         found = [int(pid) for each in children for pid in each.read_text().split()]
-        return [
-            pid for pid in found if b"worker_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        return [pid for pid in found if b"worker_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     def check(self, descriptor: Mapping[str, str], **more: Any) -> Answer:
         """One question over HTTP, on a connection of its own."""
@@ -163,17 +161,20 @@ class Penstock(Running):
         lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
         return {name: float(number) for name, _, number in lines}
 
-    def counted(self, name: str, **labels: str) -> float:
-        """The sum over all series of this name that have these labels."""
+    def values(self, name: str, **labels: str) -> list[float]:
+        """Of all series of this name that have these labels."""
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        return sum(
+        return [
             number
             for series, number in self.metrics().items()
             if series.partition("{")[0] == name and all(each in series for each in wanted)
-        )
+        ]
+
+    def counted(self, name: str, **labels: str) -> float:
+        return sum(self.values(name, **labels))
 
 
-# Asking --------------------------------------------------------------------------------------
+# Asking -----------------------------------------------------------------------------------------
 
 
 class Answer:
@@ -214,7 +215,7 @@ def wait_for_port(running: Running, port: int) -> None:
     wait_until(open_, f"somebody on port {port}: {running.log}", PATIENCE)
 
 
-# An application ------------------------------------------------------------------------------
+# An application ---------------------------------------------------------------------------------
 
 
 class _App(BaseHTTPRequestHandler):
@@ -258,5 +259,3 @@ def running_app() -> Iterator[int]:
         server.shutdown()
         thread.join(10)
         server.server_close()
-
-

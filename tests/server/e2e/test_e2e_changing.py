@@ -40,7 +40,7 @@ def told_limit(service: Penstock, user: str = "anybody") -> str:
     return str(found["statuses"][0]["limit"]["text"])
 
 
-# Rules --------------------------------------------------------------------------------------------
+# Rules ------------------------------------------------------------------------------------------
 
 
 async def test_rules_reload_under_load_without_an_error(
@@ -84,7 +84,7 @@ async def test_rules_reload_under_load_without_an_error(
     assert not load.lost
 
 
-# Leaving ------------------------------------------------------------------------------------------
+# Leaving ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -140,7 +140,7 @@ def _refused(service: Penstock) -> bool:
     return False
 
 
-# Redis ----------------------------------------------------------------------------------------------
+# Redis ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -187,19 +187,17 @@ descriptors:
         answers = await asyncio.to_thread(_while_down, service)
         assert answers == {"health": 200, "strict": [429, 429], "local": [200] * 4 + [429]}
         assert load.refused == 0
-        metrics = await asyncio.to_thread(service.metrics)
-        assert sum(v for k, v in metrics.items() if k.startswith("penstock_degraded_dec")) > 50
-        assert metrics["penstock_store_up"] == 0
+        assert service.counted("penstock_degraded_decisions_total") > 50
+        assert service.values("penstock_store_up") == [0]
+        assert service.counted("penstock_store_downs_total") == 1
         valkey.restart()
         await asyncio.to_thread(wait_until, lambda: store_is("up"), "its return", PATIENCE)
-        degraded = await asyncio.to_thread(service.counted, "penstock_degraded_decisions_total")
+        degraded = service.counted("penstock_degraded_decisions_total")
         await load.until(50)
         found = [(await asyncio.to_thread(service.check, {"strict": "1"})) for _ in range(6)]
         assert [each.status for each in found] == [200] * 5 + [429]
-        metrics = await asyncio.to_thread(service.metrics)
-        assert metrics["penstock_store_up"] == 1
-        now = await asyncio.to_thread(service.counted, "penstock_degraded_decisions_total")
-        assert now == degraded
+        assert service.counted("penstock_store_up") == 1
+        assert service.counted("penstock_degraded_decisions_total") == degraded
     assert not load.wrong
     assert not load.lost
 
@@ -219,6 +217,7 @@ async def test_without_redis_it_starts_and_finds_it_later(
     service = penstock_service(RULES.format(limit="2/hour"), "--store", valkey.url)
     service.said("started without the store")
     assert [service.check({"user": "1"}).status for _ in range(4)] == [200] * 4
+    assert service.values("penstock_store_up") == [0]
     valkey.restart()
 
     def limited() -> bool:

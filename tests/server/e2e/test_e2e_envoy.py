@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.server.wires import h2
-from server.e2e.gateways import Config, EnvoyConfig, upstream_tls
+from server.e2e.gateways import TYPES, Config, EnvoyConfig, upstream_tls
 from server.e2e.running import (
     PATIENCE,
     Answer,
@@ -61,6 +61,7 @@ def _limited(*names: str, **more: Any) -> Config:
     return {"actions": [_header(name) for name in names], **more}
 
 
+OWN_KEY = {"key": "test", "path": [{"key": "limit"}]}
 ASKED = [
     *[_limited(name) for name in ("user", "yearly", "tenant", "tried", "free", "unmatched")],
     _limited("tenant", "plan"),
@@ -69,13 +70,13 @@ ASKED = [
     # Counted when it is known: after the answer.
     _limited("sent", hits_addend={"format": "%BYTES_SENT%"}, apply_on_stream_done=True),
     # What the request's own metadata says goes before the rules.
-    _limited("own", limit={"dynamic_metadata": {"metadata_key": {"key": "test", "path": [{"key": "limit"}]}}}),
+    _limited("own", limit={"dynamic_metadata": {"metadata_key": OWN_KEY}}),
 ]  # fmt: skip
 
 OWN_LIMIT: Config = {
     "name": "envoy.filters.http.set_metadata",
     "typed_config": {
-        "@type": "type.googleapis.com/envoy.extensions.filters.http.set_metadata.v3.Config",
+        "@type": f"{TYPES}.filters.http.set_metadata.v3.Config",
         "metadata": [
             {
                 "metadata_namespace": "test",
@@ -114,7 +115,8 @@ class Place:
 def places(certificates: Path, app: int) -> Iterator[dict[tuple[str, str], Place]]:
     """One Envoy before six services."""
     mutual = [
-        "--tls-cert", str(certificates / "server.pem"), "--tls-key", str(certificates / "server.key"),
+        "--tls-cert", str(certificates / "server.pem"),
+        "--tls-key", str(certificates / "server.key"),
         "--tls-client-ca", str(certificates / "ca.pem"),
     ]  # fmt: skip
     folder = new_folder()
@@ -124,7 +126,9 @@ def places(certificates: Path, app: int) -> Iterator[dict[tuple[str, str], Place
         for wire, link in PLACES:
             if wire == "nghttp2" and not h2.available():
                 continue
-            options = {"plain": [], "tls": mutual, "unix": ["--grpc", f"unix:{folder}/{wire}"]}[link]
+            options = {"plain": [], "tls": mutual, "unix": ["--grpc", f"unix:{folder}/{wire}"]}[
+                link
+            ]
             made = Penstock(folder / "rules.yaml", "--wire", wire, "--headers", *options)
             stack.callback(made.end)
             services[wire, link] = made
@@ -159,7 +163,7 @@ def someone() -> str:
     return uuid.uuid4().hex
 
 
-# Limits ------------------------------------------------------------------------------------------
+# Limits -----------------------------------------------------------------------------------------
 
 
 def test_so_many_and_no_more(place: Place, someone: str) -> None:
@@ -237,7 +241,9 @@ def test_a_limit_in_the_request_goes_before_the_rules(place: Place, someone: str
 
 def test_a_shadow_rule_refuses_nobody_and_is_counted(place: Place, someone: str) -> None:
     def shadowed() -> float:
-        return place.penstock.counted("penstock_decisions_total", rule="edge/tried", outcome="shadowed")
+        return place.penstock.counted(
+            "penstock_decisions_total", rule="edge/tried", outcome="shadowed"
+        )
 
     before = shadowed()
     assert place.statuses(5, x_tried=someone) == [200] * 5

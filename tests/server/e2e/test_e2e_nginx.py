@@ -86,7 +86,7 @@ def edge(request: pytest.FixtureRequest, app: int) -> Iterator[Edge]:
         yield Edge(port, service)
 
 
-# What reaches the client ---------------------------------------------------------------------------
+# What reaches the client ------------------------------------------------------------------------
 
 
 def test_429_and_its_headers_reach_the_client(edge: Edge) -> None:
@@ -130,7 +130,7 @@ def test_who_is_denied_is_told_403(edge: Edge) -> None:
     assert (answer.status, answer.headers["X-App"]) == (403, None)
 
 
-# By what --------------------------------------------------------------------------------------------
+# By what ----------------------------------------------------------------------------------------
 
 
 def test_clients_are_counted_by_their_address(edge: Edge) -> None:
@@ -161,7 +161,7 @@ def test_by_method(edge: Edge) -> None:
     assert client.ask("/", "POST").status == 200
 
 
-# Nobody escapes ---------------------------------------------------------------------------------------
+# Nobody escapes ---------------------------------------------------------------------------------
 
 FORGED: list[dict[str, Any]] = [
     {"X_Forwarded_For": "203.0.113.7"},
@@ -214,7 +214,7 @@ def test_pipelined_requests_are_counted_one_by_one(edge: Edge) -> None:
     assert answer.count(b"HTTP/1.1 429 ") == 3
 
 
-# Without Penstock -------------------------------------------------------------------------------------
+# Without Penstock -------------------------------------------------------------------------------
 
 
 def test_requests_go_ahead_while_penstock_is_away_and_are_limited_after(

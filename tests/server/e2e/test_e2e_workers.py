@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ import pytest
 from penstock.server.wires import h2
 from server.e2e.conftest import Start
 from server.e2e.loading import HttpConnection, Load, owner
-from server.e2e.running import PATIENCE, Penstock, ask
+from server.e2e.running import PATIENCE, Penstock, ask, new_folder
 from stores.redis_server import wait_until
 
 LIMIT = 1500
@@ -78,7 +81,7 @@ async def test_a_worker_is_killed_under_load(wire: str, penstock_service: Start)
     # Who was with the other noticed nothing; who was with this one lost one request at most.
     for name, pid in owners.items():
         assert len(load.lost.get(name, ())) <= (pid == victim), load.lost
-    assert all(len(lost) == 1 for lost in load.lost.values()), load.lost
+    assert all(len(lost) == 1 for lost in load.lost.values()), json.dumps(load.lost)
     assert load.lost
     # All were served again.
     assert all(load.answered[name] > before.get(name, 0) for name in load.answered)
@@ -98,23 +101,45 @@ async def test_a_worker_is_killed_under_load(wire: str, penstock_service: Start)
     assert counted >= load.total / 3
 
 
-async def test_switches_hold_in_a_new_worker_from_its_first_decision(
-    penstock_service: Start,
-) -> None:
-    service = penstock_service(RULES, "--workers", "2", "--shadow")
+@dataclass
+class Pair:
+    """Two workers, and their file of rules."""
+
+    service: Penstock
+    file: Path
+
+    async def lose(self, victim: int) -> None:
+        """Until it has been replaced."""
+        await asyncio.to_thread(
+            wait_until, lambda: replaced(self.service, victim), "a new worker", PATIENCE
+        )
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    file = new_folder() / "rules.yaml"
+    file.write_text(RULES)
+    service = Penstock(file, "--workers", "2", "--shadow")
+    try:
+        yield Pair(service.wait(), file)
+    finally:
+        service.end()
+
+
+async def test_switches_hold_in_a_new_worker(pair: Pair) -> None:
+    service = pair.service
     service.told("/v1/mode", "PUT", mode="enforce")  # not as it was started
     service.told("/v1/deny", "PUT", key="other", entry="bad")
     service.told("/v1/deny", "PUT", key="other", entry="forgiven")
     service.told("/v1/overrides", "PUT", key="other", value="big", limit="7/hour")
     service.told("/v1/overrides", "PUT", key="other", value="short", limit="7/hour", lasts="1ms")
-    service.told("/v1/log-level", "PUT", level="warning")
     victim = service.workers[0]
     os.kill(victim, signal.SIGKILL)
     # While it is away: these are told to it when it is back.
     changed = service.told("/v1/deny", "PUT", key="other", entry="worse")
     assert changed["workers"] == 2
     service.told("/v1/deny?key=other&entry=forgiven", "DELETE")
-    await asyncio.to_thread(wait_until, lambda: replaced(service, victim), "a new worker", PATIENCE)
+    await pair.lose(victim)
     for worker in service.workers:
         connection = await connected_to(service, worker)
         found = {
@@ -127,21 +152,17 @@ async def test_switches_hold_in_a_new_worker_from_its_first_decision(
         }  # fmt: skip
         assert found["big"][1]["statuses"][0]["limit"]["amount"] == 7
         assert found["short"][1]["statuses"][0]["limit"]["amount"] == 1000
-    assert service.told("/v1/log-level")["level"] == "warning"
 
 
-async def test_a_new_worker_has_the_rules_in_force_also_if_the_file_is_broken(
-    penstock_service: Start, tmp_path: Path
-) -> None:
-    service = penstock_service(RULES, "--workers", "2")
-    good = RULES.replace("1000/second", "77/hour")
-    (tmp_path / "rules.yaml").write_text(good)
+async def test_a_new_worker_has_the_rules_in_force_also_if_the_file_is_broken(pair: Pair) -> None:
+    service = pair.service
+    pair.file.write_text(RULES.replace("1000/second", "77/hour"))
     service.said("rules reloaded")
-    (tmp_path / "rules.yaml").write_text("domain: api\ndescriptors: 5\n")
+    pair.file.write_text("domain: api\ndescriptors: 5\n")
     service.said(r"rules\.yaml:2")
     victim = service.workers[0]
     os.kill(victim, signal.SIGKILL)
-    await asyncio.to_thread(wait_until, lambda: replaced(service, victim), "a new worker", PATIENCE)
+    await pair.lose(victim)
     for worker in service.workers:
         connection = await connected_to(service, worker)
         _, told = await connection.check({"other": "x"})
@@ -149,33 +170,32 @@ async def test_a_new_worker_has_the_rules_in_force_also_if_the_file_is_broken(
         await connection.close()
 
 
-async def test_all_workers_may_die(penstock_service: Start) -> None:
-    """What comes meanwhile waits, and is answered."""
-    service = penstock_service(RULES, "--workers", "2")
+async def test_what_comes_while_all_workers_are_dead_is_answered(pair: Pair) -> None:
+    service = pair.service
     assert service.check({"user": "1"}).status == 200
-    victims = service.workers
-    for pid in victims:
+    for pid in service.workers:
         os.kill(pid, signal.SIGKILL)
     answer = await asyncio.to_thread(service.check, {"user": "1"})
     assert answer.status == 200
-    assert b'"remaining":1498' in answer.body  # the counters were in shared memory
+    assert json.loads(answer.body)["statuses"][0]["remaining"] == LIMIT - 2  # in shared memory
 
 
-def test_workers_end_with_their_supervisor(penstock_service: Start) -> None:
-    service = penstock_service(RULES, "--workers", "2")
-    workers = service.workers
+def test_two_services_do_not_share_a_port(pair: Pair) -> None:
+    second = Penstock(None, "--workers", "2", "--http", pair.service.http)
+    with pytest.raises(AssertionError, match="cannot listen on"):
+        second.wait()
+    assert second.process.returncode == 1
+
+
+def test_workers_end_with_their_supervisor(pair: Pair) -> None:
+    service = pair.service
+    gone = [Path(f"/proc/{pid}/cmdline") for pid in service.workers]
+    folder = Path(service.said(r"store  shared:(\S+)/limits")[1])
+    assert folder.exists()
     os.kill(service.process.pid, signal.SIGKILL)
-    gone = [Path(f"/proc/{pid}/cmdline") for pid in workers]
     wait_until(
         lambda: not any(path.exists() and path.read_bytes() for path in gone),
         "its workers to end",
         PATIENCE,
     )
-
-
-def test_two_services_do_not_share_a_port(penstock_service: Start, tmp_path: Path) -> None:
-    first = penstock_service(RULES, "--workers", "2")
-    second = Penstock(tmp_path / "rules.yaml", "--workers", "2", "--http", first.http)
-    with pytest.raises(AssertionError, match="cannot listen on"):
-        second.wait()
-    assert second.process.returncode == 1
+    assert not folder.exists()

@@ -150,6 +150,24 @@ async def test_a_message_larger_than_a_window_gets_through(bench: Bench, path: s
     assert bench.echo.calls == 1
 
 
+async def test_a_connection_can_send_for_ever(bench: Bench) -> None:
+    """What is answered, and what is refused, gives its bytes back to the connection's window."""
+    room = 65535 + sum(
+        int.from_bytes(each.payload)
+        for each in bench.say(hello=True)
+        if each.kind == WINDOW_UPDATE and each.stream == 0
+    )
+    for stream in range(1, 401, 2):
+        path = NOW if stream % 4 == 1 else "/no.Such/Method"
+        heard = bench.say(request(path, b"x" * 16000, stream))
+        room -= 16005
+        assert room > 0, "the window is closed for ever"
+        for each in heard:
+            if each.kind == WINDOW_UPDATE and each.stream == 0:
+                room += int.from_bytes(each.payload)
+    assert bench.echo.calls == 100
+
+
 async def test_what_a_connection_can_make_us_keep_is_bounded(benches: Benches) -> None:
     bench = benches(Limits(held_bytes=100_000))
     bench.say(hello=True)
@@ -214,6 +232,24 @@ async def test_a_method_may_close_its_own_connection(benches: Benches) -> None:
         bench = benches(methods=methods)
         assert Answer(bench.say(request(path, b"x"), hello=True)).frames == []
         await bench.settle()
+
+
+async def test_a_method_during_which_its_stream_goes(benches: Benches) -> None:
+    bench: Bench
+
+    def reset(data: bytes) -> bytes:
+        bench.protocol.data_received(frame(RST_STREAM, 0, int(data), CANCEL.to_bytes(4)))
+        return b"nobody hears it"
+
+    bench = benches(methods=Methods(unary={"/a.B/One": reset}, each={"/a.B/Each": reset}))
+    bench.say(hello=True)
+    for stream, path in ((1, "/a.B/One"), (3, "/a.B/Each")):
+        opened = frame(HEADERS, END_HEADERS, stream, block(head(path)))
+        text = message(b"%d" % stream)
+        twice = text + text if path == "/a.B/Each" else text
+        assert bench.say(opened + frame(DATA, END_STREAM, stream, twice)) == []
+        assert bench.server.open_streams == 0
+    assert bench.server.counts()["messages"] == 2  # the second message was for nobody
 
 
 async def test_answers_of_one_turn_are_written_at_once(bench: Bench) -> None:
