@@ -89,9 +89,9 @@ class Service:
             if not isinstance(plan, Plan):
                 return self._write(self._answer(plan, start))
             decisions: list[Decision] = []
-            if plan.single and not self._headers and not self._waits:
-                if observer is None or self._tell_one is not None:
-                    return self._answer_one(plan, start)
+            heard = observer is None or self._tell_one is not None
+            if plan.single and heard and not self._headers and not self._waits:
+                return self._answer_one(plan, start)
             if plan.items:
                 if self._waits:
                     return self._hit_later(plan, start)

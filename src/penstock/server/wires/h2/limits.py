@@ -13,7 +13,7 @@ class Limits:
     """Bounds of a gRPC server. The defaults suit gateways; a public port wants less."""
 
     connections: int = 20_000
-    """At a time; more are closed at once. An idle one takes some 30 KB."""
+    """At a time; more are closed at once. An idle one takes some 16 KB."""
 
     streams: int = 1_000
     """Open at a time on a connection. A gateway that needs more opens another connection."""
