@@ -161,7 +161,7 @@ def test_with_the_middleware_for_all() -> None:
     app.add_middleware(PenstockMiddleware, limit="7/hour", name="all")
     with uvicorn_server(app) as port:
         answer = ask(port, "/plain")
-        assert answer.header("RateLimit-Policy") == '"default";q=5;w=3600, "all";q=7;w=3600'
+        assert answer.header("RateLimit-Policy") == '"5/hour";q=5;w=3600, "all";q=7;w=3600'
         assert answer.header(LEFT) == "4"
 
 

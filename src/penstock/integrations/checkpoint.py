@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from penstock.integrations.outcome import FromGate, FromLimits, Outcome, Undecid
 from penstock.integrations.request import Request, Response
 from penstock.limit import Limit, as_limit
 from penstock.limiter import Limiter
-from penstock.stores.base import Counters, Store, check_cost
+from penstock.stores.base import Counters, Store, check_clock, check_cost
 from penstock.stores.memory import MemoryStore
 
 logger = logging.getLogger("penstock")
@@ -78,7 +78,7 @@ class Checkpoint:
         trusted: Iterable[str] = (),
         hops: int = 0,
         forwarded: str = X_FORWARDED_FOR,
-        exempt: Iterable[str] | Callable[[Request], bool] = (),
+        exempt: Iterable[str] | Callable[[Request], bool | Awaitable[bool]] = (),
         count_preflight: bool = False,
         count_when: CountWhen | None = None,
         shadow: bool = False,
@@ -88,12 +88,14 @@ class Checkpoint:
         clock: Clock = WALL,
     ) -> None:
         self._asynchronous = asynchronous
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"name is a non-empty str, not {name!r:.100}")
         self._name = name
         self.trust = Trust(trusted, hops, forwarded)
         self._exempt: Exempt = as_exempt(exempt)
-        self._count_preflight = count_preflight
-        self.count_when = _callable_or_none(count_when, "count_when")
-        self._shadow = shadow
+        self._count_preflight = _yes_or_no(count_preflight, "count_preflight")
+        self.count_when = _check_count_when(count_when)
+        self._shadow = _yes_or_no(shadow, "shadow")
         if on_failure not in (None, OPEN, CLOSED):
             raise ValueError(f"on_failure is 'open' or 'closed', not {on_failure!r:.100}")
         self._on_failure = on_failure
@@ -101,7 +103,7 @@ class Checkpoint:
         self._hooks = Hooks()
         if hook is not None:
             self._hooks.add(hook)
-        self.clock = clock
+        self.clock = check_clock(clock) or WALL
         self._cost = cost if callable(cost) else check_cost(cost)
         self._gate: Gate | None = None
         if (gate is None) == (limit is None):
@@ -110,7 +112,7 @@ class Checkpoint:
             self._take_gate(gate, key, store, domain, dimensions or {})
         else:
             self._take_limit(limit, key, store, domain, dimensions)
-        self._watches = watch
+        self._watches = _yes_or_no(watch, "watch")
         if watch:
             if self._gate is None or not isinstance(gate, (str, Path)):
                 raise TypeError("watch is for gate='rules.yaml'; a Gate has a watch() of its own")
@@ -163,6 +165,8 @@ class Checkpoint:
             self._limit_of = limit
         else:
             self._fixed = self._counted(limit)
+            if not self._fixed:
+                raise ValueError("limit is an empty list: give at least one, as ['100/minute']")
         self._decide = self._by_limits
 
     def _counted(self, limits: Limits) -> list[tuple[str, Counters]]:
@@ -211,8 +215,12 @@ class Checkpoint:
     def flow(self, request: Request) -> Flow:
         """Yields what has to be awaited; returns the outcome."""
         request.trust = self.trust
-        if self._exempt is not None and self._exempt(request):
-            return None
+        if self._exempt is not None:
+            exempt = self._exempt(request)
+            if type(exempt) is not bool and isawaitable(exempt):
+                exempt = yield exempt
+            if exempt:
+                return None
         if request.method == "OPTIONS" and not self._count_preflight and request.is_preflight:
             return None
         cost = self._cost
@@ -303,7 +311,16 @@ class Checkpoint:
             self._gate.close()
 
 
-def _callable_or_none(function: Any, name: str) -> Any:
-    if function is not None and not callable(function):
-        raise TypeError(f"{name} is a function, not {function!r:.100}")
+def _check_count_when(function: Any) -> Any:
+    if function is not None and (not callable(function) or iscoroutinefunction(function)):
+        raise TypeError(
+            f"count_when is a function, and no coroutine function, not {function!r:.100}"
+        )
     return function
+
+
+def _yes_or_no(value: Any, name: str) -> bool:
+    """The text of an environment variable is true, also if it says ``"false"``."""
+    if type(value) is not bool:
+        raise TypeError(f"{name} is True or False, not {value!r:.100}")
+    return value

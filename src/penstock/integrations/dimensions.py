@@ -19,7 +19,7 @@ DIMENSIONS: Mapping[str, Dimension[Request]] = {
     "host": lambda request: request.host,
     "user": lambda request: request.user,
     # As in `by_api_key`: neither stored nor logged.
-    "api_key": lambda request: hashed(request.header("x-api-key")),
+    "api_key": lambda request: hashed(request.first("x-api-key")),
 }
 
 
@@ -30,7 +30,7 @@ def family(name: str) -> Dimension[Request] | None:
     if not wanted:
         return None
     if kind == "header":
-        return lambda request: request.header(wanted.lower())
+        return lambda request: request.first(wanted)
     if kind == "cookie":
         return lambda request: hashed(request.cookies.get(wanted))
     return None

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Awaitable, Callable, Iterable
 
 from penstock.integrations.request import Request
 
-Exempt = Callable[[Request], bool] | None
+Exempt = Callable[[Request], bool | Awaitable[bool]] | None
+
+# ``/static/../admin`` begins with ``/static/``, and may yet lead to ``/admin``.
+_STEPS = re.compile(r"[/\\]\.\.?(?:[/\\]|$)")
 
 
-def as_exempt(exempt: Iterable[str] | Callable[[Request], bool]) -> Exempt:
-    """``"/health"`` is that path alone, ``"/static/*"`` all that begins with ``/static/``."""
+def as_exempt(exempt: Iterable[str] | Callable[[Request], bool | Awaitable[bool]]) -> Exempt:
+    """``"/health"`` is that path alone, ``"/static/*"`` all that begins with ``/static/``.
+
+    What a function returns may have to be awaited: a coroutine is true, whatever it says.
+    """
     if callable(exempt):
         return exempt
     if isinstance(exempt, str):
@@ -29,4 +36,9 @@ def as_exempt(exempt: Iterable[str] | Callable[[Request], bool]) -> Exempt:
     if not exact and not prefixes:
         return None
     beginnings = tuple(prefixes)
-    return lambda request: request.path in exact or request.path.startswith(beginnings)
+
+    def is_exempt(request: Request) -> bool:
+        path = request.path
+        return path in exact or (path.startswith(beginnings) and not _STEPS.search(path))
+
+    return is_exempt

@@ -31,6 +31,7 @@ from penstock.integrations.keys import by_ip, combined
 from penstock.integrations.outcome import Outcome
 from penstock.integrations.pending import PENDING
 from penstock.integrations.request import Response as Answered
+from penstock.limit import Limit, as_limit
 
 __all__ = ["LimitFields", "RateLimited", "limit"]
 
@@ -53,11 +54,14 @@ def limit(
 
     Takes all that `Checkpoint` does. Every call of ``limit`` counts for itself: to share a
     limit between routes, give them one and the same dependency. In one ``store``, equal
-    limits count together, as the store cannot tell them apart; a ``name`` does.
+    limits count together, as the store cannot tell them apart; a ``name`` does. Without a
+    name, clients are told the limit's own text.
     """
     if "name" in options and options.get("gate") is None:
         name, key = options["name"], options.get("key", by_ip)
         options["key"] = combined(lambda request: name, key)
+    elif isinstance(limit, (str, Limit)):  # not "default": the middleware's may be told beside it
+        options["name"] = as_limit(limit).counted_as
     checkpoint = Checkpoint(asynchronous=True, limit=limit, **options)
 
     # FastAPI reads these types when it runs, and finds them by name in this module.

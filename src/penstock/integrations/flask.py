@@ -15,8 +15,8 @@ its own way. Limits that do not need to know routes or users can stand further o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial, wraps
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property, partial, wraps
 from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import Any, NoReturn, TypeVar, cast
@@ -104,6 +104,11 @@ class FlaskRequest(WsgiRequest):
         if hasattr(current_app, "login_manager"):
             return _logged_in(import_module("flask_login").current_user)
         return _identity(flask.g.get("user")) or super().user
+
+    @cached_property
+    def cookies(self) -> Mapping[str, str]:
+        """As the view reads them."""
+        return self.native.cookies.to_dict()
 
     @property
     def route(self) -> str | None:

@@ -25,6 +25,8 @@ X_FORWARDED_FOR, FORWARDED = "x-forwarded-for", "forwarded"
 UNIX = "unix"
 # A proxy adds one address; nobody has more proxies than this.
 MOST_HOPS = 32
+# An IPv6 address with its zone, in brackets, and a port.
+LONGEST = 72
 
 # One `name=value` of Forwarded; a value may be a quoted string.
 _PAIR = re.compile(r'\s*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s",;]*))\s*')
@@ -104,6 +106,8 @@ def check_network(name: object) -> str:
 
 def _address(entry: str) -> str | None:
     """An address with or without a port, as text in one spelling."""
+    if len(entry) > LONGEST:  # what is read is remembered, and this is no address
+        return None
     found = _IPV6_PORT.fullmatch(entry) or _IPV4_PORT.fullmatch(entry)
     address = as_address(found[1] if found else entry)
     return None if address is None else str(address).partition("%")[0]

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator
 from inspect import isawaitable
 from typing import Any
 
-from penstock.integrations.request import Request
+from penstock.integrations.request import SEVERAL, Request
 from penstock.keys import part
 from penstock.rules.lists import network_of
 
@@ -24,6 +24,8 @@ KeyFunction = Callable[[Request], Found | Awaitable[Found]]
 GROUPS = (32, 64)
 # Longer values are hashed: a key is kept for every value that a client sends.
 LONGEST = 128
+_METHODS = {name: name for name in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
+_METHODS["HEAD"] = "GET"
 
 
 def by_ip(request: Request) -> str:
@@ -35,7 +37,7 @@ def by_ip(request: Request) -> str:
 def by_header(name: str, otherwise: KeyFunction | None = by_ip) -> KeyFunction:
     """The value of a header, as it came. For secrets, take `by_api_key`."""
     wanted = _name(name)
-    return _or(lambda request: tagged(f"header:{wanted}", request.header(wanted)), otherwise)
+    return _or(lambda request: tagged(f"header:{wanted}", request.first(wanted)), otherwise)
 
 
 def by_api_key(
@@ -43,14 +45,22 @@ def by_api_key(
 ) -> KeyFunction:
     """The key that a client shows, hashed: it is neither stored nor logged."""
     wanted = _name(header)
-    return _or(lambda request: tagged("key", hashed(request.header(wanted), salt)), otherwise)
+    return _or(lambda request: tagged("key", hashed(request.first(wanted), salt)), otherwise)
 
 
 def by_cookie(name: str, otherwise: KeyFunction | None = by_ip, salt: str = "") -> KeyFunction:
-    """The value of a cookie, hashed: who knows it could be the user."""
+    """The value of a cookie, hashed: who knows it could be the user.
+
+    Who shows two of that name is counted by address, also without an ``otherwise``.
+    """
     if not isinstance(name, str) or not name:
         raise ValueError(f"a cookie's name is a non-empty str, not {name!r:.100}")
-    return _or(lambda request: tagged("cookie", hashed(request.cookies.get(name), salt)), otherwise)
+
+    def find(request: Request) -> str | None:
+        value = request.cookies.get(name)
+        return by_ip(request) if value == SEVERAL else tagged("cookie", hashed(value, salt))
+
+    return _or(find, otherwise)
 
 
 def by_user(request: Request) -> str:
@@ -61,9 +71,11 @@ def by_user(request: Request) -> str:
 def by_route(request: Request) -> str:
     """The route's template: ``/users/1`` and ``/users/2`` are both ``/users/{id}``.
 
-    Paths that lead nowhere share one key.
+    Paths that lead nowhere share one key. HEAD counts as GET, which answers it, and methods
+    that clients make up count together: there is no end of them.
     """
-    return f"route:{request.method} {request.route or '-'}"
+    method = _METHODS.get(request.method, "-")
+    return f"route:{method} {request.route or '-'}"
 
 
 def by_region(header: str, otherwise: KeyFunction | None = by_ip) -> KeyFunction:
@@ -148,7 +160,10 @@ def hashed(value: str | None, salt: str = "") -> str | None:
 
 
 def region_of(request: Request, header: str) -> str | None:
-    return request.header(header) if request.trust.trusts(request.peer) else None
+    if not request.trust.trusts(request.peer):
+        return None
+    # A proxy that adds its own to what a client sent adds it at the end.
+    return (request.header(header) or "").rpartition(",")[2].strip() or None
 
 
 def _name(header: object) -> str:

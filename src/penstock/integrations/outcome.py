@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from penstock.decision import Decision
+from penstock.errors import StoreError
 from penstock.gate import Gate
 from penstock.integrations.http import Told
 from penstock.rules.verdict import DENIED, Descriptor, Verdict
 from penstock.stores.base import Counters
+
+logger = logging.getLogger("penstock")
 
 
 class Outcome:
@@ -41,7 +45,10 @@ class Outcome:
         return False
 
     def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
-        """Return what was taken, if anything was."""
+        """Return what was taken, if anything was. What it returns, a coroutine has to await.
+
+        A store that fails keeps it: the answer to the request is not spoiled for that.
+        """
         return None
 
 
@@ -86,14 +93,31 @@ class FromLimits(Outcome):
         refunds = [(counters, decision._mark) for (_, counters), decision in pairs]
         if asynchronous:
             return _give_back(refunds, self.key, self._cost)
-        for counters, mark in refunds:
-            counters.refund(self.key, self._cost, mark)
+        try:
+            for counters, mark in refunds:
+                counters.refund(self.key, self._cost, mark)
+        except StoreError as error:
+            _kept(error)
         return None
 
 
 async def _give_back(refunds: Sequence[tuple[Counters, int]], key: str, cost: int) -> None:
-    for counters, mark in refunds:
-        await counters.submit("refund", key, cost, mark)
+    try:
+        for counters, mark in refunds:
+            await counters.submit("refund", key, cost, mark)
+    except StoreError as error:
+        _kept(error)
+
+
+async def _await_back(back: Awaitable[Any]) -> None:
+    try:
+        await back
+    except StoreError as error:
+        _kept(error)
+
+
+def _kept(error: StoreError) -> None:
+    logger.warning("a hit was not given back, as the store failed: %s", error)
 
 
 class FromGate(Outcome):
@@ -132,8 +156,12 @@ class FromGate(Outcome):
         taken = self._taken()
         if not taken:
             return None
-        back: Any = self._gate.check(*taken, domain=self._domain, hits=-self._cost)
-        return back if asynchronous else None
+        try:
+            back: Any = self._gate.check(*taken, domain=self._domain, hits=-self._cost)
+        except StoreError as error:
+            _kept(error)
+            return None
+        return _await_back(back) if asynchronous else None
 
     def _taken(self) -> list[Descriptor]:
         """The descriptors for which something was taken: a gate in shadow allows, and takes not."""

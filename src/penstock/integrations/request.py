@@ -9,19 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from http.cookies import CookieError, SimpleCookie
+from http.cookies import SimpleCookie
 from typing import Any
 
 from penstock.integrations.identity import NOBODY_TRUSTED, Trust
+
+# Stands for a cookie that came with different values.
+SEVERAL = "(several)"
 
 
 class Request:
     """A request that asks to go ahead.
 
-    - ``method``, ``path``: as they came; ``path`` is without the query
+    - ``method``: in upper case; ``path``: as it came, without the query
     - ``peer``: the address at the other end of the connection; None for a Unix socket
     - ``client``: the address of who asks: the peer, or what trusted proxies say
-    - ``header(name)``, ``cookies``: None and absent where there is none
+    - ``header(name)``, ``first(name)``, ``cookies``: None and absent where there is none
     - ``user``: who is logged in, as text; ``route``: the template of the path, such as
       ``/users/{id}``; both None where the framework does not know yet
     - ``native``: the framework's own object
@@ -37,8 +40,16 @@ class Request:
         raise NotImplementedError
 
     def header(self, name: str) -> str | None:
-        """A header, in lower case, joined by commas if it came more than once."""
+        """A header, by its name in any case; joined by commas if it came more than once."""
         raise NotImplementedError
+
+    def first(self, name: str) -> str | None:
+        """A header of which there should be one: as the application reads it.
+
+        ASGI frameworks take the first. If what came after it changed a key, whoever has one
+        could have as many limits as it likes. WSGI servers have joined them already.
+        """
+        return self.header(name)
 
     @property
     def user(self) -> str | None:
@@ -59,13 +70,20 @@ class Request:
 
     @cached_property
     def cookies(self) -> Mapping[str, str]:
-        jar: SimpleCookie = SimpleCookie()
+        """By name. One that came with different values is `SEVERAL`.
+
+        Some frameworks take the first, others the last: nobody here knows who it is.
+        """
+        decode = SimpleCookie().value_decode
+        found: dict[str, str] = {}
         for piece in (self.header("cookie") or "").split(";"):
-            try:  # one by one: a bad one must not hide the others
-                jar.load(piece.strip())
-            except CookieError:
-                continue
-        return {name: morsel.value for name, morsel in jar.items()}
+            name, equals, quoted = piece.partition("=")
+            if equals:
+                value = decode(quoted.strip())[0]
+                name = name.strip()
+                if found.setdefault(name, value) != value:
+                    found[name] = SEVERAL
+        return found
 
     @property
     def is_preflight(self) -> bool:

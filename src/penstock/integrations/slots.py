@@ -7,12 +7,15 @@ from inspect import isawaitable
 from typing import Any, NamedTuple
 
 from penstock.concurrency import NORMAL
+from penstock.concurrency.rules import check_priority
 from penstock.errors import LineFull, NoSlot, WaitedTooLong
 from penstock.integrations import http
 from penstock.integrations.descriptors import no_waiting
 from penstock.integrations.exempt import Exempt, as_exempt
 from penstock.integrations.identity import X_FORWARDED_FOR, Trust
 from penstock.integrations.request import Request
+from penstock.request import timeout_ns
+from penstock.stores.base import check_key
 
 Of = Callable[[Request], Any]
 
@@ -42,16 +45,17 @@ class Slots:
         priority: int | Of = NORMAL,
         by: Of | None = None,
         timeout: float | None = 30.0,
-        exempt: Iterable[str] | Callable[[Request], bool] = (),
+        exempt: Iterable[str] | Callable[[Request], bool | Awaitable[bool]] = (),
         trusted: Iterable[str] = (),
         hops: int = 0,
         forwarded: str = X_FORWARDED_FOR,
     ) -> None:
         if by is not None and not callable(by):
             raise TypeError(f"by is a function of the request, such as by_user, not {by!r:.100}")
-        self._key = key
-        self._priority = priority
+        self._key = key if callable(key) else check_key(key)
+        self._priority = priority if callable(priority) else check_priority(priority)
         self._by = by
+        timeout_ns(timeout)  # a wrong one is an error now
         self.timeout = timeout
         self._exempt: Exempt = as_exempt(exempt)
         self._trust = Trust(trusted, hops, forwarded)
@@ -79,8 +83,12 @@ class Slots:
 
     def _flow(self, request: Request) -> Generator[Awaitable[Any], Any, Asked | None]:
         request.trust = self._trust
-        if self._exempt is not None and self._exempt(request):
-            return None
+        if self._exempt is not None:
+            exempt = self._exempt(request)
+            if type(exempt) is not bool and isawaitable(exempt):
+                exempt = yield exempt
+            if exempt:
+                return None
         values: list[Any] = []
         for value in (self._key, self._priority, self._by):
             if callable(value):

@@ -68,6 +68,8 @@ class Door:
         if outcome.allowed:
             return None
         checkpoint = self.checkpoint
+        if outcome.denied:  # neither a place in the queue nor a cheaper answer
+            return self.refuse(checkpoint.answer(outcome, request), outcome)
         if self._defer is not None:
             location = yield from self._put_off(self._defer, request)
             if location is not None:

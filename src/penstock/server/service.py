@@ -18,6 +18,7 @@ from penstock.decision import Decision
 from penstock.errors import PenstockError, StoreError
 from penstock.gate import AsyncGate, Gate
 from penstock.rules.check import only_domain
+from penstock.rules.compiled import Compiled, Item, Told
 from penstock.rules.verdict import Descriptor, Verdict
 from penstock.rules.weigh import quick_verdict
 from penstock.server.grpc_status import INVALID_ARGUMENT, UNAVAILABLE, GrpcError
@@ -39,6 +40,22 @@ class Observer(Protocol):
 
     def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
         """``seconds`` is how long it took. It is called between two requests: be quick."""
+
+
+class One:
+    """A question about one descriptor to which one limit applies, and nothing special."""
+
+    __slots__ = ("compiled", "cost", "counters", "domain", "key", "name", "pairs", "rule")
+
+    def __init__(self, compiled: Compiled, domain: str, item: Item, told: Told) -> None:
+        self.compiled = compiled  # the rules that it was made for
+        self.domain = domain
+        self.counters, self.key, self.cost = item
+        pairs, rule, counted = told
+        assert rule is not None
+        self.pairs = pairs
+        self.rule = rule
+        self.name = counted[0].name
 
 
 class Service:
@@ -197,6 +214,35 @@ class Service:
         if self._observer is not None:
             self._tell(only_domain(self.gate.compiled, domain), verdict, start)
         return verdict
+
+    def one(self, domain: str | None, descriptor: Descriptor) -> One | None:
+        """For a wire that is asked the same again and again: what `hit_one` takes.
+
+        None if the question is not that simple, or the store has to be waited for.
+        """
+        compiled = self.gate.compiled
+        if self._waits or not self.gate.switches.calm:
+            return None
+        if self._observer is not None and self._tell_one is None:
+            return None
+        name = only_domain(compiled, domain)
+        lane = compiled.lanes.get(name)
+        found = None if lane is None else lane.take((descriptor,))
+        if found is None or len(found[0]) != 1 or found[0][0][0].limit.soft is not None:
+            return None
+        return One(compiled, name, found[0][0], found[1][0])
+
+    def hit_one(self, one: One) -> Decision | None:
+        """Decide; None if other rules or switches are in force by now."""
+        if one.compiled is not self.gate.compiled or not self.gate.switches.calm:
+            return None
+        tell = self._tell_one
+        if tell is None:
+            return one.counters.hit(one.key, one.cost)
+        start = self._timer.now()
+        decision = one.counters.hit(one.key, one.cost)
+        tell(one.domain, one.rule, one.pairs, decision, (self._timer.now() - start) / 1e9)
+        return decision
 
     async def _check_later(
         self, domain: str | None, descriptors: Sequence[Descriptor], hits: int, start: int

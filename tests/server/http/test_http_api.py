@@ -239,3 +239,26 @@ def test_the_document_has_every_path_and_is_valid(site: Site) -> None:
     assert set(served["paths"]) == paths
     for name in served["components"]["schemas"]:
         jsonschema.Draft202012Validator.check_schema(schema(name))
+
+
+def test_a_known_question_is_answered_as_an_unknown_one() -> None:
+    """Byte by byte: known by its bytes, or spelt otherwise each time."""
+    one, two = Site(), Site()
+    for number in range(5):
+        known = b'{"domain":"api","descriptors":[{"user":"k\\u00e9%s\\""}]}'
+        other = known.replace(b":", b":" + b" " * number, 1) + b" " * (number + 1)
+        a, b = one.ask("/v1/check", known), two.ask("/v1/check", other)
+        assert (a.status, a.body, a.headers) == (b.status, b.body, b.headers)
+    assert a.status == 429
+
+
+def test_a_known_question_follows_rules_and_switches() -> None:
+    site = Site()
+    asked = {"domain": "api", "descriptors": [{"user": "42"}]}
+    assert [site.ask("/v1/check", asked).status for _ in range(3)] == [200, 200, 429]
+    site.service.gate.switches.mode("shadow")
+    assert site.ask("/v1/check", asked).status == 200
+    site.service.gate.switches.mode("enforce")
+    assert site.ask("/v1/check", asked).status == 429
+    site.service.gate.replace(RULES.replace("limits: 2/minute", "limits: 9/minute"))
+    assert json.loads(site.ask("/v1/check", asked).body)["statuses"][0]["limit"]["amount"] == 9

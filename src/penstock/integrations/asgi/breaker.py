@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from inspect import isawaitable
 from math import ceil
 
 from penstock.breaker import CircuitBreaker
@@ -34,7 +35,7 @@ class BreakerMiddleware:
         app: App,
         breaker: CircuitBreaker,
         *,
-        exempt: Iterable[str] | Callable[[Request], bool] = (),
+        exempt: Iterable[str] | Callable[[Request], bool | Awaitable[bool]] = (),
     ) -> None:
         if not isinstance(breaker, CircuitBreaker):
             raise TypeError(f"breaker is a CircuitBreaker, not {breaker!r:.100}")
@@ -46,8 +47,10 @@ class BreakerMiddleware:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         request = AsgiRequest(scope)
-        if self._exempt is not None and self._exempt(request):
-            return await self._app(scope, receive, send)
+        if self._exempt is not None:
+            exempt = self._exempt(request)
+            if await exempt if isawaitable(exempt) else exempt:
+                return await self._app(scope, receive, send)
         breaker = self._breaker
         permit = breaker.allows()
         if permit is None:

@@ -7,6 +7,9 @@ from penstock.integrations.pending import OURS, PENDING, Pending, Settling, fiel
 from penstock.integrations.request import Response
 
 _OURS = frozenset(name.encode() for name in OURS)
+# A websocket that is closed before it is accepted is answered with 403.
+_WITHOUT_STATUS = {"websocket.accept": 101, "websocket.close": 403}
+_STARTS = frozenset({"http.response.start", "websocket.http.response.start", *_WITHOUT_STATUS})
 
 
 class LimitFields:
@@ -31,12 +34,13 @@ async def telling(pending: Pending, app: App, scope: Scope, receive: Receive, se
 
     async def tell(message: Message) -> None:
         nonlocal started
-        kind = message["type"]
-        if started or (kind != "http.response.start" and kind != "websocket.accept"):
+        if started or message["type"] not in _STARTS:
             return await send(message)
         started = True
-        await send(with_fields(message, pending))
-        return await settle(pending, message)
+        try:
+            return await send(with_fields(message, pending))
+        finally:  # also if the client has left: the application has answered
+            await settle(pending, message)
 
     try:
         await app(scope, receive, tell)
@@ -48,7 +52,7 @@ async def telling(pending: Pending, app: App, scope: Scope, receive: Receive, se
 
 def with_fields(message: Message, pending: Pending) -> Message:
     """The message, telling of all limits, and of none twice."""
-    if not pending:
+    if not pending or message["type"] == "websocket.close":
         return message
     headers = message.get("headers", ())
     if len(pending) > 1 or not pending[-1][1].allowed:
@@ -63,8 +67,8 @@ async def settle(pending: Pending, message: Message) -> None:
             break
     else:
         return
-    if message["type"] == "websocket.accept":
-        await _settle(pending, Response(101, {}))
+    if message["type"] in _WITHOUT_STATUS:
+        await _settle(pending, Response(_WITHOUT_STATUS[message["type"]], {}))
         return
     pairs = message.get("headers", ())
     headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in pairs}

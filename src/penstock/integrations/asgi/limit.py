@@ -26,6 +26,7 @@ from penstock.integrations.outcome import Outcome
 from penstock.integrations.pending import PENDING, Pending
 
 POLICY_VIOLATION = 1008  # RFC 6455
+NEVER_SENT = (1004, 1005, 1006, 1015)  # the same, 7.4.1
 
 
 class PenstockMiddleware:
@@ -62,6 +63,8 @@ class PenstockMiddleware:
         self._defer, self._defer_body = check_defer(defer, defer_body)
         if type(websocket_code) is not int or not 1000 <= websocket_code < 5000:
             raise ValueError(f"websocket_code is from 1000 to 4999, not {websocket_code!r:.100}")
+        if websocket_code in NEVER_SENT:
+            raise ValueError(f"websocket_code {websocket_code} is reserved: it is never sent")
         self._websocket_code = websocket_code
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,6 +96,8 @@ class PenstockMiddleware:
         self, outcome: Outcome, request: AsgiRequest, receive: Receive, send: Send
     ) -> None:
         scope: Scope = request.native
+        if outcome.denied:  # neither a place in the queue nor a cheaper answer
+            return await send_answer(self._checkpoint.answer(outcome, request), scope, send)
         if self._defer is not None:
             location = await self._put_off(self._defer, request, receive)
             if location is not None:

@@ -22,7 +22,7 @@ class AsgiRequest(Request):
     def __init__(self, scope: Scope) -> None:
         self.native = scope
         # A websocket's opening is a GET.
-        self.method: str = scope.get("method", "GET")
+        self.method: str = scope.get("method", "GET").upper()
         self.path: str = scope["path"]
         self.trust = NOBODY_TRUSTED
 
@@ -39,13 +39,21 @@ class AsgiRequest(Request):
         return peer if trust.nobody else trust.client(peer, self.header)
 
     def header(self, name: str) -> str | None:
-        wanted = name.encode("latin-1")
+        wanted = name.lower().encode("latin-1")
         found = [value for key, value in self.native["headers"] if key == wanted]
         if not found:
             return None
         separator = b"; " if wanted == b"cookie" else b", "  # HTTP/2 may split cookies
         whole: bytes = found[0] if len(found) == 1 else separator.join(found)
         return whole.decode("latin-1")
+
+    def first(self, name: str) -> str | None:
+        wanted = name.lower().encode("latin-1")
+        for key, value in self.native["headers"]:
+            if key == wanted:
+                text: str = value.decode("latin-1")
+                return text
+        return None
 
     @property
     def user(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from django.http import HttpRequest
@@ -36,6 +37,12 @@ class DjangoRequest(Request):
         if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
             key = "HTTP_" + key
         found: str | None = self.native.META.get(key)
+        return found
+
+    @property
+    def cookies(self) -> Mapping[str, str]:  # type: ignore[override]  # Django keeps them
+        """As the view reads them."""
+        found: Mapping[str, str] = self.native.COOKIES
         return found
 
     @property

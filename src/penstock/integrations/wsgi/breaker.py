@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from inspect import isawaitable
 from math import ceil
 from typing import Any
 
-from penstock.breaker import CircuitBreaker
+from penstock.breaker import CircuitBreaker, Permit
 from penstock.integrations import http
+from penstock.integrations.descriptors import no_waiting
 from penstock.integrations.exempt import as_exempt
 from penstock.integrations.request import Request
 from penstock.integrations.wsgi.request import (
@@ -43,8 +45,12 @@ class BreakerWSGI:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         request = WsgiRequest(environ)
-        if self._exempt is not None and self._exempt(request):
-            return self._app(environ, start_response)
+        if self._exempt is not None:
+            exempt = self._exempt(request)
+            if isawaitable(exempt):
+                raise no_waiting(exempt)
+            if exempt:
+                return self._app(environ, start_response)
         breaker = self._breaker
         permit = breaker.allows()
         if permit is None:
@@ -52,25 +58,66 @@ class BreakerWSGI:
             accept = request.header("accept") or ""
             answer = http.unavailable(503, "Out of order for a while", after, accept)
             return start_answer(answer, environ, start_response)
-        told = False
-
-        def watch(status: str, headers: Any, *exc_info: Any) -> Any:
-            nonlocal told
-            if not told:
-                told = True
-                if status.startswith("5"):
-                    breaker.failed(permit, f"it answered {status[:3]}")
-                else:
-                    breaker.succeeded(permit)
-            return start_response(status, headers, *exc_info)
-
+        call = _Call(breaker, permit, start_response)
         try:
-            return self._app(environ, watch)
+            body = self._app(environ, call.start)
         except Exception as error:
-            if not told:
-                breaker.failed(permit, f"{type(error).__name__}: {error}"[:200])
+            call.failed(error)
             raise
         except BaseException:
-            if not told:
-                breaker.gave_up(permit)
+            call.gave_up()
             raise
+        return body if call.told else _Unbegun(body, call)
+
+
+class _Call:
+    """What the breaker is told of one request, once."""
+
+    def __init__(
+        self, breaker: CircuitBreaker, permit: Permit, start_response: StartResponse
+    ) -> None:
+        self._breaker = breaker
+        self._permit = permit
+        self._start_response = start_response
+        self.told = False
+
+    def start(self, status: str, headers: Any, *exc_info: Any) -> Any:
+        if not self.told:
+            self.told = True
+            if status.startswith("5"):
+                self._breaker.failed(self._permit, f"it answered {status[:3]}")
+            else:
+                self._breaker.succeeded(self._permit)
+        return self._start_response(status, headers, *exc_info)
+
+    def failed(self, error: Exception) -> None:
+        if not self.told:
+            self.told = True
+            self._breaker.failed(self._permit, f"{type(error).__name__}: {error}"[:200])
+
+    def gave_up(self) -> None:
+        if not self.told:
+            self.told = True
+            self._breaker.gave_up(self._permit)
+
+
+class _Unbegun:
+    """The body of an application that will begin when it is iterated, and may yet fail."""
+
+    def __init__(self, body: Iterable[bytes], call: _Call) -> None:
+        self._body = body
+        self._call = call
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for piece in self._body:  # not `yield from`, which would close it, too
+                yield piece
+        except Exception as error:
+            self._call.failed(error)
+            raise
+
+    def close(self) -> None:
+        self._call.gave_up()
+        close = getattr(self._body, "close", None)
+        if close is not None:
+            close()

@@ -79,6 +79,8 @@ class PenstockWSGI:
         self, outcome: Outcome, request: WsgiRequest, start_response: StartResponse
     ) -> Iterable[bytes]:
         checkpoint, environ = self._checkpoint, request.environ
+        if outcome.denied:  # neither a place in the queue nor a cheaper answer
+            return start_answer(checkpoint.answer(outcome, request), environ, start_response)
         if self._defer is not None:
             location = self._put_off(self._defer, request)
             if location is not None:
@@ -160,7 +162,8 @@ class _Watched:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            yield from self._body
+            for piece in self._body:  # not `yield from`, which would close it, too
+                yield piece
         except Exception as error:
             self._tell.failed(error)
             raise

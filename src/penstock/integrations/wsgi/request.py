@@ -21,7 +21,8 @@ class WsgiRequest(Request):
     def __init__(self, environ: Environ, native: Any = None) -> None:
         self.environ = environ
         self.native = environ if native is None else native
-        self.method: str = environ.get("REQUEST_METHOD", "GET")
+        # Flask and others go by it in upper case, however it was sent.
+        self.method: str = environ.get("REQUEST_METHOD", "GET").upper()
         # Bytes that were read as Latin-1 (PEP 3333) are UTF-8 in truth.
         raw = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
         self.path: str = raw if raw.isascii() else raw.encode("latin-1").decode("utf-8", "replace")

@@ -182,8 +182,9 @@ class ClientConnection(asyncio.Protocol):
             self._transport.writelines(pieces)
 
     def send_eof(self) -> None:
-        if self._transport is not None and self._transport.can_write_eof():
-            self._transport.write_eof()
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and transport.can_write_eof():
+            transport.write_eof()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -204,7 +205,7 @@ class ClientConnection(asyncio.Protocol):
     def _linger(self) -> None:
         """Close, after the client had time to read: what it still sends would reset it."""
         transport = self._transport
-        if transport is None or self._lingering:
+        if transport is None or self._lingering or transport.is_closing():
             return
         self._lingering = True
         self.waiting.clear()

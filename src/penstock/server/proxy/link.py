@@ -53,12 +53,12 @@ class Link(asyncio.Protocol):
         self._touch()
 
     def send(self, pieces: list[bytes]) -> None:
-        if self._transport is not None and pieces:
+        if self._transport is not None and pieces and self.alive:
             self._touch()
             self._transport.writelines(pieces)
 
     def send_eof(self) -> None:
-        if self._transport is not None and self._transport.can_write_eof():
+        if self._transport is not None and self.alive and self._transport.can_write_eof():
             self._transport.write_eof()
 
     def hold(self, held: bool) -> None:
