@@ -151,7 +151,7 @@ def test_responses_of_their_own_tell_with_the_middleware(told: int) -> None:
 
 def test_two_limits_are_told_in_one_set_of_fields(told: int) -> None:
     answers = [ask(told, "/two") for _ in range(3)]
-    assert answers[0].header("RateLimit") == '"two";r=1;t=1800, "default";r=8;t=400'
+    assert answers[0].header("RateLimit") == '"two";r=1;t=1800, "9/hour";r=8;t=400'
     assert [answer.status for answer in answers] == [200, 200, 429]
     assert answers[2].header("X-RateLimit-Limit") == "2"
 

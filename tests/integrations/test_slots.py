@@ -336,6 +336,9 @@ def test_a_wsgi_application_that_fails_is_left_alone() -> None:
     [
         (lambda: ConcurrencyMiddleware(wsgi_hello, 0), "limit"),
         (lambda: ConcurrencyMiddleware(wsgi_hello, 1, by="user"), "by is a function"),
+        (lambda: ConcurrencyMiddleware(wsgi_hello, 1, timeout=-1), "timeout is a number"),
+        (lambda: ConcurrencyWSGI(wsgi_hello, 1, priority="high"), "priority is a whole number"),
+        (lambda: ConcurrencyWSGI(wsgi_hello, 1, key=5), "a key is a non-empty str"),
         (lambda: ConcurrencyMiddleware(wsgi_hello, AsyncConcurrencyLimiter(1), waiting=2), "own"),
         (lambda: ConcurrencyWSGI(wsgi_hello, ConcurrencyLimiter(1), waiting=2), "own"),
         (lambda: BreakerMiddleware(wsgi_hello, 5), "breaker is a CircuitBreaker"),

@@ -69,6 +69,19 @@ def test_blocks_of_a_connection_share_a_table() -> None:
     version = decoder.version
     assert decoder.decode(bytes.fromhex("88c1c0bf")) == [(":status", "200"), *rest]
     assert decoder.version == version
+    later, cookie = (
+        date.replace("21 GMT", "22 GMT"),
+        "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1",
+    )
+    third = b"\x88\xc1a\x1d" + later.encode() + b"\xc0Z\x04gzipw\x38" + cookie.encode()
+    found = decoder.decode(third)
+    assert found[1:3] == [("cache-control", "private"), ("date", later)]
+    assert found[4:] == [("content-encoding", "gzip"), ("set-cookie", cookie)]
+    # 215 bytes are left: three entries, and no fourth.
+    left = [("set-cookie", cookie), ("content-encoding", "gzip"), ("date", later)]
+    assert decoder.decode(b"\xbe\xbf\xc0") == left
+    with pytest.raises(HpackError, match="no header 65"):
+        decoder.decode(b"\xc1")
 
 
 def test_what_is_written_can_be_read() -> None:

@@ -15,7 +15,7 @@ import pytest
 from penstock.gate import AsyncGate
 from penstock.limit import Limit
 from penstock.loadgen.drive import Drive, Run
-from penstock.loadgen.grpc import METHOD, GrpcTarget
+from penstock.loadgen.grpc import METHOD, GrpcConnection, GrpcTarget
 from penstock.loadgen.http import HttpTarget
 from penstock.loadgen.load import Load
 from penstock.loadgen.questions import as_json, as_message, descriptors
@@ -278,6 +278,17 @@ async def test_our_own_wire_with_frames_in_pieces() -> None:
     assert set(run.tally.errors) == {"gRPC 3: key-3 is not liked"}
     assert run.tally.allowed_by_key == [20, 20, 20, 0]
     assert run.tally.answers + sum(run.tally.errors.values()) == run.tally.sent
+
+
+async def test_a_block_means_what_the_table_says_now() -> None:
+    drive = Drive(Load(keys=1), GrpcTarget("a:1", [b""]).connect())
+    connection = GrpcConnection(drive, GrpcTarget("a:1", [b""]))
+    remembered, latest = b"\x40\x0bgrpc-status\x01", b"\xbe"
+    connection._status(remembered + b"0")
+    assert [connection._status(latest) for _ in range(2)] == [None, None]
+    connection._status(remembered + b"5")
+    assert connection._status(latest) == "gRPC 5"
+    connection._settled.cancel()
 
 
 @pytest.mark.parametrize("address", ["", "8081", ":8081", "a:b", "a:0", "a:99999"])

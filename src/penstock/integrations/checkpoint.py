@@ -280,7 +280,8 @@ class Checkpoint:
         verdict: Any = self._gate.check(*descriptors, domain=self._domain, hits=cost)
         if self._asynchronous:
             verdict = yield verdict
-        return FromGate(self._gate, descriptors, self._domain, cost, verdict)
+        outcome = FromGate(self._gate, descriptors, self._domain, cost, verdict)
+        return outcome if self._on_failure is None else outcome.under(self._on_failure == CLOSED)
 
     # Afterwards --------------------------------------------------------------------------
 

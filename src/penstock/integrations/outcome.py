@@ -10,7 +10,7 @@ from penstock.decision import Decision
 from penstock.errors import StoreError
 from penstock.gate import Gate
 from penstock.integrations.http import Told
-from penstock.rules.verdict import DENIED, Descriptor, Verdict
+from penstock.rules.verdict import DENIED, Descriptor, Status, Verdict
 from penstock.stores.base import Counters
 
 logger = logging.getLogger("penstock")
@@ -163,6 +163,19 @@ class FromGate(Outcome):
             return None
         return _await_back(back) if asynchronous else None
 
+    def under(self, closed: bool) -> Outcome:
+        """The same, if ``on_failure`` is said, for limits that do not say it themselves.
+
+        A store with a failure policy has decided by its own while it could not be asked.
+        """
+        statuses = [status for status in self.verdict.statuses if not status.shadow]
+        away = [status for status in statuses if _without_store(status)]
+        if not away or self.allowed is not closed:
+            return self
+        if closed or all(status.allowed or status in away for status in statuses):
+            return Undecided(not closed)
+        return self
+
     def _taken(self) -> list[Descriptor]:
         """The descriptors for which something was taken: a gate in shadow allows, and takes not."""
         pairs = list(zip(self._descriptors, self.verdict.statuses, strict=True))
@@ -177,3 +190,8 @@ class FromGate(Outcome):
             and status.decision.allowed
             and (status.shadow or not refused)
         ]
+
+
+def _without_store(status: Status) -> bool:
+    decision = status.decision
+    return decision is not None and decision.degraded and decision.limit.on_failure is None

@@ -158,7 +158,7 @@ def upstream_tls(folder: Path) -> Config:
 
 def nginx_binary() -> str:
     """On the PATH, or where tools/nginx.sh unpacked it."""
-    unpacked = ROOT / ".make/nginx/usr/sbin/nginx"
+    unpacked = ROOT / ".make/nginx/nginx"
     found = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
     if found is None and os.access(unpacked, os.X_OK):
         found = str(unpacked)

@@ -15,7 +15,7 @@ import pytest
 
 from server.e2e.conftest import Start
 from server.e2e.gateways import start_nginx
-from server.e2e.running import PATIENCE, Answer, Penstock, new_folder, reserved_port
+from server.e2e.running import PATIENCE, Answer, Penstock, ask, new_folder, reserved_port
 
 RULES = """
 domain: web
@@ -200,6 +200,16 @@ def test_a_client_cannot_use_up_the_limit_of_another(edge: Edge) -> None:
 def test_the_question_itself_cannot_be_asked_from_outside(edge: Edge) -> None:
     assert edge.client().ask("/_penstock").status == 404
     assert edge.client().ask("/v1/auth").headers["X-App"] == "here"
+
+
+@pytest.mark.parametrize("edge", ["port"], indirect=True)  # it is asked without nginx
+def test_a_proxy_that_lets_the_client_speak_for_it_is_not_believed(edge: Edge) -> None:
+    """Behind Traefik or Caddy, X-Original-... would be the client's own."""
+    told = {"X_Forwarded_Uri": "/login", "X_Forwarded_Method": "POST"}
+    answer = ask(edge.penstock.http, "/v1/auth", X_Original_URI="/", **told)
+    assert answer.status == 400
+    assert b"both" in answer.body
+    assert ask(edge.penstock.http, "/v1/auth", X_Original_Host="any", **told).status == 200
 
 
 def test_pipelined_requests_are_counted_one_by_one(edge: Edge) -> None:

@@ -142,18 +142,29 @@ async def test_a_doubtful_response_is_a_502(response: bytes) -> None:
         assert front.proxy.pool.resting == 0
 
 
-async def test_what_a_server_says_unasked_answers_nobody() -> None:
+@pytest.mark.parametrize("later", [False, True])
+async def test_what_a_server_says_unasked_answers_nobody(later: bool) -> None:
     poisoned = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
     first = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await head_of(reader)
-        writer.write(first + poisoned)
+        if later:
+            writer.write(first)
+            await asyncio.sleep(0.02)
+            writer.write(poisoned)
+        else:
+            writer.write(first + poisoned)
         await reader.read()
 
     async with scripted(serve) as port, running(port) as front, Client.to(front.port) as client:
         for _ in range(3):
-            assert (await client.get()).body == b"true"
+            await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await asyncio.sleep(0.08)
+            said = await client.read()
+            assert said.count(b"HTTP/1.1 200") == 1
+            assert said.endswith(b"\r\n\r\ntrue")
+            assert front.proxy.pool.resting == 0
 
 
 async def test_a_body_after_the_answer_to_head_answers_nobody() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from typing import Any
 
 import pytest
@@ -220,6 +221,26 @@ async def test_an_answer_before_the_body_is_whole_reaches_a_client_that_goes_on_
         answer = await client.response()
         assert (answer.status, answer.body) == (413, b"big")
         assert await client.ended()
+
+
+async def test_a_refusal_is_not_lost_on_who_reads_only_when_all_is_sent() -> None:
+    closed = {"unit": "hour", "requests_per_unit": 0}
+    rules = {"domain": "web", "descriptors": [{"key": "path", "rate_limit": closed}]}
+    loop = asyncio.get_running_loop()
+    async with scripted(_silent) as port, running(port, rules) as front:
+        with socket.create_connection(("127.0.0.1", front.port)) as sock:
+            sock.setblocking(False)
+            head = b"POST /no HTTP/1.1\r\nHost: a\r\nContent-Length: 90000000\r\n\r\n"
+            await loop.sock_sendall(sock, head)
+            for _ in range(5):  # it is not reset in the middle of its sentence
+                await loop.sock_sendall(sock, PIECE)
+                await asyncio.sleep(0.02)
+            said = await asyncio.wait_for(loop.sock_recv(sock, 65_536), 5)
+            assert said.startswith(b"HTTP/1.1 429 ")
+
+
+async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
 
 
 async def test_a_client_that_leaves_takes_its_request_with_it() -> None:

@@ -40,7 +40,7 @@ class DjangoRequest(Request):
         return found
 
     @property
-    def cookies(self) -> Mapping[str, str]:  # type: ignore[override]  # Django keeps them
+    def cookies(self) -> Mapping[str, str]:
         """As the view reads them."""
         found: Mapping[str, str] = self.native.COOKIES
         return found

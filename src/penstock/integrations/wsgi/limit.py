@@ -162,7 +162,7 @@ class _Watched:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            for piece in self._body:  # not `yield from`, which would close it, too
+            for piece in self._body:  # noqa: UP028 - `yield from` would close it, too
                 yield piece
         except Exception as error:
             self._tell.failed(error)

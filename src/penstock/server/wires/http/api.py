@@ -53,7 +53,4 @@ async def _later(waiting: Awaitable[rls_json.Answered]) -> HttpAnswer:
 
 
 def _as_answer(found: rls_json.Answered) -> HttpAnswer:
-    status, body = found
-    if status in (200, 429):
-        return HttpAnswer(status, body)
-    return HttpAnswer(status, body, content_type="text/plain; charset=utf-8")
+    return HttpAnswer(*found)
