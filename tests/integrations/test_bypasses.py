@@ -19,6 +19,7 @@ from penstock import AsyncGate, CircuitBreaker, Gate
 from penstock.integrations import Request, by_api_key, by_cookie, by_header, by_ip, by_route
 from penstock.integrations.asgi import BreakerMiddleware, ConcurrencyMiddleware, PenstockMiddleware
 from penstock.integrations.asgi.request import AsgiRequest
+from penstock.integrations.dimensions import family
 from penstock.integrations.django.request import DjangoRequest
 from penstock.integrations.flask import Penstock
 from penstock.integrations.identity import Trust
@@ -147,6 +148,17 @@ def test_a_header_is_found_by_its_name_in_any_case() -> None:
     assert request.first("X-Plan") == "gold"
     assert request.first("X-Other") is None
     assert WsgiRequest(environ(x_plan="gold")).first("X-Plan") == "gold"
+
+
+def test_a_request_of_another_kind_is_asked_in_lower_case() -> None:
+    class Other(Request):
+        def header(self, name: str) -> str | None:
+            return {"x-plan": "gold"}.get(name)
+
+    assert Other().first("X-Plan") == "gold"
+    dimension = family("header:X-Plan")
+    assert dimension is not None
+    assert dimension(Other()) == "gold"
 
 
 def test_a_region_is_what_the_proxy_added_not_what_was_there() -> None:

@@ -30,7 +30,8 @@ def family(name: str) -> Dimension[Request] | None:
     if not wanted:
         return None
     if kind == "header":
-        return lambda request: request.first(wanted)
+        lower = wanted.lower()
+        return lambda request: request.first(lower)
     if kind == "cookie":
         return lambda request: hashed(request.cookies.get(wanted))
     return None

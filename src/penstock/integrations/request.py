@@ -49,7 +49,7 @@ class Request:
         ASGI frameworks take the first. If what came after it changed a key, whoever has one
         could have as many limits as it likes. WSGI servers have joined them already.
         """
-        return self.header(name)
+        return self.header(name.lower())
 
     @property
     def user(self) -> str | None:

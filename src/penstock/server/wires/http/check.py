@@ -28,8 +28,10 @@ from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_erro
 # In one request: each is a decision or more.
 MOST_CHECKS = 1_000
 MOST_DESCRIPTORS = 100
-# Questions that are known by their bytes: some 2 kB each.
-MOST_KNOWN, LONGEST_KNOWN = 16_384, 512
+# Questions that are known by their bytes: some 3 kB each.
+MOST_KNOWN, LONGEST_KNOWN = 4_096, 512
+# Places for the hashes of those that came once; a power of two.
+SEEN = 16_384
 _KNOWN = frozenset({"domain", "descriptors", "hits"})
 _text = json.encoder.encode_basestring_ascii
 
@@ -44,6 +46,7 @@ class CheckApi:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._known: dict[bytes, Known] = {}
+        self._seen = [0] * SEEN
 
     def __call__(self, request: HttpRequest) -> HttpAnswer | Awaitable[HttpAnswer]:
         known = self._known.get(request.body)
@@ -68,8 +71,13 @@ class CheckApi:
         return self._one(found) if isinstance(found, Verdict) else self._later(found)
 
     def _keep(self, body: bytes, domain: str | None, descriptor: Descriptor) -> None:
-        """Who asks once often asks again, with the same bytes: these need not be read then."""
+        """Who asks twice often asks again, with the same bytes: these need not be read then."""
         if len(body) > LONGEST_KNOWN:
+            return
+        mark = hash(body)
+        place = mark & (SEEN - 1)
+        if self._seen[place] != mark:
+            self._seen[place] = mark
             return
         one = self._service.one(domain, descriptor)
         if one is not None:
