@@ -197,3 +197,5 @@ def test_in_one_store_a_name_tells_limits_apart() -> None:
         app.get(path, dependencies=[dependency])(hello)
     with uvicorn_server(app) as port:
         assert [ask(port, path).status for path in ("/a", "/b", "/c", "/a")] == [200, 200, 429, 429]
+    with pytest.raises(TypeError, match="needs a name"):
+        limit("1/hour", store=store)

@@ -53,10 +53,12 @@ def limit(
     """A dependency that refuses with 429; a websocket is closed with 1008.
 
     Takes all that `Checkpoint` does. Every call of ``limit`` counts for itself: to share a
-    limit between routes, give them one and the same dependency. In one ``store``, equal
-    limits count together, as the store cannot tell them apart; a ``name`` does. Without a
-    name, clients are told the limit's own text.
+    limit between routes, give them one and the same dependency. In a ``store`` of yours they
+    are told apart by ``name``, which it needs then. Without a name, clients are told the
+    limit's own text.
     """
+    if options.get("store") is not None and "name" not in options:
+        raise TypeError("a limit in a store of yours needs a name: limit(..., name='search')")
     if "name" in options and options.get("gate") is None:
         name, key = options["name"], options.get("key", by_ip)
         options["key"] = combined(lambda request: name, key)

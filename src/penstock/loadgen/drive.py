@@ -89,9 +89,9 @@ class Drive:
             await self._open(start, load.rate)
         self.stopping = True
         end = self.now() + load.patience
-        while self._under_way and self._connections and self.now() < end:
+        # What was due while it ran is still sent.
+        while (self._under_way or self._waiting) and self._connections and self.now() < end:
             await asyncio.sleep(TICK)
-        # What is still due was due while it ran: it waits in vain.
         seconds, cpu = self.now() - start, time.process_time() - cpu
         unsent = len(self._waiting)
         unanswered = self._under_way
@@ -154,14 +154,12 @@ class Drive:
 
     def ready(self, connection: Connection) -> None:
         """It has room again."""
-        if self.stopping:
-            return
         if self.load.rate is not None:
             room = min(connection.room, len(self._waiting))
             if room > 0:
                 self._send(connection, [self._waiting.popleft() for _ in range(room)])
             return
-        if connection.room > 0:
+        if connection.room > 0 and not self.stopping:
             now = self.now()
             self._send(connection, [self._next(now) for _ in range(connection.room)])
 

@@ -90,7 +90,7 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._closes:
             self._end("closed")
-        elif self._under_way or not self._drive.stopping:
+        else:
             self._drive.ready(self)
 
     def on_message_complete(self) -> None:

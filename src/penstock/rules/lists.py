@@ -10,7 +10,10 @@ from penstock.errors import RulesError
 
 # Addresses come again and again, and reading one takes longer than all the rest.
 _KNOWN = 16_384
+# No address is longer, with the name of an interface behind it: what is, is not remembered.
+_LONGEST = 72
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -84,9 +87,13 @@ def as_network(text: str) -> Network | None:
     return network
 
 
-@lru_cache(_KNOWN)
-def as_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def as_address(text: str) -> Address | None:
     """An address, an IPv4 one in IPv6 clothes as what it is; None if it is none."""
+    return _as_address(text) if len(text) <= _LONGEST else None
+
+
+@lru_cache(_KNOWN)
+def _as_address(text: str) -> Address | None:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -95,9 +102,13 @@ def as_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
     return address if mapped is None else mapped
 
 
-@lru_cache(_KNOWN)
 def network_of(value: str, lengths: tuple[int, int]) -> str:
     """The network that an address shares its counter with; other values stand for themselves."""
+    return _network_of(value, lengths) if len(value) <= _LONGEST else value
+
+
+@lru_cache(_KNOWN)
+def _network_of(value: str, lengths: tuple[int, int]) -> str:
     address = as_address(value)
     if address is None:
         return value

@@ -66,8 +66,12 @@ class ForwardedRequest(Request):
         return peer
 
     def header(self, name: str) -> str | None:
-        found: str | None = self.native.header(name)
+        found: str | None = self.native.header(name.lower())
         return found
+
+    def first(self, name: str) -> str | None:
+        wanted = name.lower()
+        return next((value for key, value in self.native.headers if key == wanted), None)
 
     @property
     def host(self) -> str | None:
