@@ -26,7 +26,7 @@ from penstock.integrations.identity import Trust
 from penstock.integrations.keys import region_of
 from penstock.integrations.wsgi import BreakerWSGI, PenstockWSGI
 from penstock.integrations.wsgi.request import WsgiRequest
-from penstock.rules.lists import as_address
+from penstock.rules.lists import _as_address
 
 
 def asked(*headers: tuple[bytes, bytes], path: str = "/", method: str = "GET") -> dict[str, Any]:
@@ -169,11 +169,11 @@ def test_a_region_is_what_the_proxy_added_not_what_was_there() -> None:
 
 def test_rubbish_in_a_header_is_not_kept() -> None:
     trust = Trust(trusted=["10.0.0.0/8"])
-    before = as_address.cache_info().misses
+    before = _as_address.cache_info().misses
     for number in range(3):
         text = f"{number}{'x' * 10_000}"
         assert trust.client("10.0.0.1", {"x-forwarded-for": text}.get) == "10.0.0.1"
-    assert as_address.cache_info().misses <= before + 1  # the proxy's own
+    assert _as_address.cache_info().misses <= before + 1  # the proxy's own
 
 
 # Paths ---------------------------------------------------------------------------------------

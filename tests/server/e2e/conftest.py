@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,17 +9,11 @@ from pathlib import Path
 import pytest
 
 from server.e2e.gateways import make_certificates
-from server.e2e.running import Penstock, new_folder, running_app
+from server.e2e.running import Penstock, new_folder, remove_folders, running_app
 
 pytest.importorskip("httptools")
 
 Start = Callable[..., Penstock]
-
-
-@pytest.fixture(scope="module")
-def cleanup() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 @pytest.fixture
@@ -57,11 +49,6 @@ def certificates() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _folders() -> Iterator[None]:
-    """Those of the processes go with the run."""
+def _no_folder_is_left() -> Iterator[None]:
     yield
-    from stores.redis_server import _home
-
-    for each in Path(_home(os.getpid())).iterdir():
-        if each.name != "shim":
-            shutil.rmtree(each, ignore_errors=True)
+    remove_folders()

@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,8 +27,18 @@ from stores.redis_server import _home, _reserve, wait_until
 PATIENCE = 30.0  # a machine that does other things, too
 
 
+_folders: list[Path] = []
+
+
 def new_folder() -> Path:
-    return Path(tempfile.mkdtemp(dir=_home(os.getpid())))
+    """For files; `remove_folders` takes it away."""
+    _folders.append(Path(tempfile.mkdtemp(dir=_home(os.getpid()))))
+    return _folders[-1]
+
+
+def remove_folders() -> None:
+    while _folders:
+        shutil.rmtree(_folders.pop(), ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -45,7 +56,8 @@ class Running:
     """A process, and what it writes to stderr."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-        self.folder = new_folder()
+        # By which the guard knows it: it stays until the process has ended.
+        self.folder = tempfile.mkdtemp(dir=_home(os.getpid()))
         self.lines: list[str] = []
         self._more = threading.Condition()
         self.process = subprocess.Popen(
@@ -94,6 +106,7 @@ class Running:
         self._reader.join(5)
         assert self.process.stderr is not None
         self.process.stderr.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
         return code
 
     def kill(self) -> None:
