@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,6 +24,7 @@ from penstock.server.service import Service
 from penstock.server.wires.http.messages import HttpAnswer, HttpRequest
 from penstock.server.wires.http.protocol import HttpServer
 
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 RULES = {"domain": "bench", "descriptors": [{"key": "user", "limits": "20/hour"}]}
 
 
@@ -36,6 +37,36 @@ async def http_server(handler: Any) -> AsyncIterator[str]:
     finally:
         listener.close()
         await server.drain(0.2)
+        await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def scripted(serve: Serve) -> AsyncIterator[int]:
+    """A server that does what the test says; its port. All of it has ended afterwards."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                await serve(reader, writer)
+        finally:
+            tasks.discard(task)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    server = await asyncio.start_server(one, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await asyncio.sleep(0.02)
+        for task in [*tasks]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0.01)
 
 
@@ -88,10 +119,13 @@ async def test_who_had_to_wait_because_the_service_stood_still_is_counted(
     rate: float | None, slow: bool
 ) -> None:
     """It stands still for 0.4 s of 0.8: with a rate, about half of all requests were due then."""
-    start = asyncio.get_running_loop().time()
+    start = None
 
     async def handler(request: HttpRequest) -> HttpAnswer:
-        now = asyncio.get_running_loop().time() - start
+        nonlocal start
+        now = asyncio.get_running_loop().time()
+        start = start or now  # when the first one came
+        now -= start
         if 0.2 < now < 0.6:
             await asyncio.sleep(0.6 - now)
         return HttpAnswer(200)
@@ -99,7 +133,7 @@ async def test_who_had_to_wait_because_the_service_stood_still_is_counted(
     async with http_server(handler) as url:
         run = await drive_http(url, Load(seconds=0.8, rate=rate, connections=1))
     # One that asks as fast as it can asks once in that time, and thinks that all is well.
-    assert (run.tally.percentile(70) > 0.1) is slow
+    assert (run.tally.percentile(80) > 0.1) is slow
     assert run.tally.longest > 0.3
 
 
@@ -130,14 +164,12 @@ async def test_a_connection_that_is_lost_is_made_again() -> None:
             await reader.readuntil(b"}")
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
             served += 1
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            await reader.readuntil(b"}")
+        await reader.readuntil(b"}")
         writer.transport.abort()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    run = await drive_http(url, Load(seconds=0.4, connections=2, keys=1), lambda key: b"{}")
-    server.close()
+    async with scripted(serve) as port:
+        load = Load(seconds=0.4, connections=2, keys=1)
+        run = await drive_http(f"http://127.0.0.1:{port}/", load, lambda key: b"{}")
     assert run.tally.answers == served > 15
     assert sum(run.tally.errors.values()) == run.tally.sent - run.tally.answers > 2
 
@@ -183,12 +215,12 @@ async def drive_grpc(address: str, load: Load, names: list[str] | None = None) -
 async def test_grpc_is_counted_and_measured() -> None:
     service = Service(AsyncGate.from_rules(RULES))
     with grpcio_server(lambda message, context: bytes(service.rate_limit(message))) as address:
-        run = await drive_grpc(address, Load(seconds=0.5, connections=2, streams=16, keys=4))
+        run = await drive_grpc(address, Load(seconds=0.6, connections=2, streams=16, keys=1))
     tally = run.tally
-    assert tally.answers == tally.sent > 100
+    assert tally.answers == tally.sent > 20
     assert not tally.errors
-    assert tally.allowed_by_key == [20] * 4
-    assert tally.refused == tally.sent - 80
+    assert tally.allowed_by_key == [20]
+    assert tally.refused == tally.sent - 20
     assert 0 < tally.percentile(50) <= tally.percentile(99) <= tally.longest < 5
 
 
@@ -268,10 +300,9 @@ async def test_our_own_wire_with_frames_in_pieces() -> None:
         upper, lower = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.gather(pump(reader, lower, 4096), pump(upper, writer, 7))
 
-    between = await asyncio.start_server(relay, "127.0.0.1", 0)
-    address = f"127.0.0.1:{between.sockets[0].getsockname()[1]}"
-    run = await drive_grpc(address, Load(seconds=0.3, connections=2, streams=8, keys=4))
-    between.close()
+    async with scripted(relay) as between:
+        load = Load(seconds=0.3, connections=2, streams=8, keys=4)
+        run = await drive_grpc(f"127.0.0.1:{between}", load)
     listener.close()
     await server.drain(0.2)
     await asyncio.sleep(0.05)

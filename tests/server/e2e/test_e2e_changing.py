@@ -111,13 +111,13 @@ async def test_a_service_that_leaves_says_so_first_and_answers_what_is_open(
 
         service.process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(watch.read(), PATIENCE) == NOT_SERVING
-        await half.send(b"\r\n")
-        assert await half.answer() == (500, "draining")
-        await half.close()
         told = await asyncio.to_thread(ask, service.admin, "/v1/health")
         assert (told.status, json.loads(told.body)["components"]["service"]) == (503, "down")
         # Nobody new is let in, and nobody is left waiting.
         await asyncio.to_thread(wait_until, lambda: _refused(service), "its port", PATIENCE)
+        await half.send(b"\r\n")
+        assert await half.answer() == (500, "draining")
+        await half.close()
         assert not asking.done()
         assert not posting.done()
 

@@ -188,6 +188,7 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
         await head_of(reader)
         writer.write(OK)
         writer.close()
+        await writer.wait_closed()
 
     server = await asyncio.start_unix_server(serve, tmp_path / "app.sock")
     async with running(f"unix:{tmp_path}/app.sock") as front, Client.to(front.port) as client:
@@ -211,6 +212,7 @@ async def test_tls_to_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         await head_of(reader)
         writer.write(OK)
         writer.close()
+        await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
