@@ -45,7 +45,7 @@ help:
 	@touch $@
 
 serve: .make/penstock
-	@$(BIN)/penstock serve --rules examples/rules/api.yaml $(ARGS)
+	@$(BIN)/penstock serve --rules examples/service.yaml $(ARGS)
 
 demo: .make/penstock
 	@$(BIN)/penstock demo
@@ -57,7 +57,8 @@ SERVERS := $(addprefix --ignore=tests/stores/test_redis_,breaker.py cancel.py cl
   $(addprefix --ignore=tests/concurrency/test_concurrency_,failures.py processes.py script.py shared.py shared_tasks.py) \
   --ignore=tests/server/e2e --ignore=tests/integrations/test_gunicorn.py
 test: .make/penstock
-	$(BIN)/pytest $(ARGS)
+	@tools/nginx.sh .make/nginx
+	PATH="$(CURDIR)/.make/nginx:$$PATH" $(BIN)/pytest $(ARGS)
 	@if $(BIN)/python -c 'import sys, penstock._mode as m; sys.exit(not m.COMPILED)'; then \
 	  echo PENSTOCK_PURE=1 $(BIN)/pytest $(SERVERS) $(ARGS); \
 	  PENSTOCK_PURE=1 $(BIN)/pytest $(SERVERS) $(ARGS); \

@@ -90,13 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
         return BAD_ARGUMENTS
     from penstock.server import logs, loops
 
-    logs.setup()
-    try:
-        with _gate(arguments) as gate:
-            return loops.run(_serve(arguments, gate))
-    except (PenstockError, ValueError, TypeError) as error:
-        print(f"penstock proxy: {error}", file=sys.stderr)
-        return BAD_ARGUMENTS
+    with contextlib.closing(logs.setup()):
+        try:
+            with _gate(arguments) as gate:
+                return loops.run(_serve(arguments, gate))
+        except (PenstockError, ValueError, TypeError) as error:
+            print(f"penstock proxy: {error}", file=sys.stderr)
+            return BAD_ARGUMENTS
 
 
 @contextlib.contextmanager

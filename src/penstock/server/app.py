@@ -46,14 +46,13 @@ logger = logging.getLogger("penstock.server")
 def serve(settings: Settings) -> int:
     """Until SIGTERM or Ctrl-C; the exit code."""
     salt = new_salt() if settings.hash_keys else None
-    logs.setup(
-        settings.log_level, settings.log_format, hashed=None if salt is None else Hashed(salt)
-    )
-    try:
-        run(App(settings, salt).run())
-    except (SettingsError, PenstockError) as error:
-        logger.error("cannot start: %s", error)
-        return 1
+    hashed = None if salt is None else Hashed(salt)
+    with contextlib.closing(logs.setup(settings.log_level, settings.log_format, hashed=hashed)):
+        try:
+            run(App(settings, salt).run())
+        except PenstockError as error:
+            logger.error("cannot start: %s", error)
+            return 1
     return 0
 
 

@@ -20,7 +20,7 @@ logger = logging.getLogger("penstock.server")
 
 Answer = dict[str, Any]
 Command = dict[str, Any]
-TOP_OUTCOMES = ("allowed", "refused", "near_limit")
+TOP_OUTCOMES = ("allowed", "refused", "near_limit", "shadowed", "overrun")
 
 
 def read_rules(settings: Settings) -> RuleSet:
