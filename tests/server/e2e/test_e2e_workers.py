@@ -187,6 +187,7 @@ def test_two_services_do_not_share_a_port(pair: Pair) -> None:
     second = Penstock(None, "--workers", "2", "--http", pair.service.http)
     try:
         second.said("cannot listen on")
+        second.process.wait(10)
     finally:
         code = second.end()
     assert code == 1
