@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from integrations.serving import ask, uvicorn_server
 from penstock import AsyncGate, Decision, Gate, Limit, MemoryStore, SharedMemoryStore, StoreError
 from penstock.events import Refused
-from penstock.integrations import Request, by_route, by_user, combined
+from penstock.integrations import Request, by_ip, by_route, by_user, combined
 from penstock.integrations.asgi import PenstockMiddleware
 from penstock.integrations.defer import Deferred
 from penstock.stores.base import Counters, Store
@@ -478,3 +478,25 @@ async def test_processes_share_a_limit_through_a_file(tmp_path: Any) -> None:
     ]
     found = [(await call(apps[number % 2]))[0]["status"] for number in range(5)]
     assert found == [200, 200, 200, 429, 429]
+
+
+@pytest.mark.parametrize("limit", ["3/minute", "5/minute fixed_window", "2/hour lockout 1d"])
+async def test_the_quick_way_is_the_same_as_the_long_one(limit: str) -> None:
+    def key(request: Request) -> str:  # nobody knows of this one that it is quick
+        return by_ip(request)
+
+    events: list[Any] = []
+    clock = FakeClock(1_767_225_600_500_000_000)
+    apps = [
+        PenstockMiddleware(
+            hello, limit=limit, key=each, store=MemoryStore(clock=clock), clock=clock,
+            hook=events.append,
+        )
+        for each in (by_ip, key)
+    ]  # fmt: skip
+    for _ in range(8):
+        clock.advance(0.7)
+        quick, long = [await call(app) for app in apps]
+        assert quick == long
+    assert len(events) % 2 == 0
+    assert events[::2] == events[1::2]

@@ -85,7 +85,7 @@ def fields(told: Sequence[Told], now: float, style: str = BOTH) -> list[Header]:
         headers.append(("RateLimit", ", ".join([standing(n, d) for n, d in told])))
     if style != IETF:
         decision = told[0][1]
-        headers.append(("X-RateLimit-Limit", _quota(decision.limit)[0]))
+        headers.append(("X-RateLimit-Limit", quota(decision.limit)[0]))
         headers.append(("X-RateLimit-Remaining", str(decision.remaining)))
         headers.append(("X-RateLimit-Reset", str(ceil(now) + more_after(decision))))
     return headers
@@ -94,8 +94,8 @@ def fields(told: Sequence[Told], now: float, style: str = BOTH) -> list[Header]:
 @lru_cache(4096)
 def policy(name: str, limit: Limit) -> str:
     """One member of ``RateLimit-Policy``."""
-    quota, window = _quota(limit)
-    return f"{quoted(name)};q={quota};w={window}"
+    amount, window = quota(limit)
+    return f"{quoted(name)};q={amount};w={window}"
 
 
 def standing(name: str, decision: Decision) -> str:
@@ -155,7 +155,8 @@ def _escape(found: re.Match[str]) -> str:
 
 
 @lru_cache(4096)
-def _quota(limit: Limit) -> tuple[str, int]:
+def quota(limit: Limit) -> tuple[str, int]:
+    """What may come at once, as text, and the whole seconds in which that refills."""
     if limit.algorithm in _BUCKETS:
         return str(limit.burst), max(1, _whole(-(-limit.burst * limit.period_ns // limit.amount)))
     return str(limit.amount), max(1, _whole(limit.period_ns))

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from functools import lru_cache
+from math import ceil
+
 from penstock.integrations.asgi.request import App, Message, Receive, Scope, Send, encoded
+from penstock.integrations.http import BOTH, more_after
+from penstock.integrations.http import policy as policy_of
+from penstock.integrations.http import quota as quota_of
+from penstock.integrations.http import quoted as quoted_name
 from penstock.integrations.pending import OURS, PENDING, Pending, Settling, fields_of
 from penstock.integrations.request import Response
+from penstock.limit import Limit
 
 _OURS = frozenset(name.encode() for name in OURS)
 # A websocket that is closed before it is accepted is answered with 403.
@@ -32,15 +41,17 @@ async def telling(pending: Pending, app: App, scope: Scope, receive: Receive, se
     scope[PENDING] = pending
     started = False
 
-    async def tell(message: Message) -> None:
+    def tell(message: Message) -> Awaitable[None]:
+        # No coroutine of its own: it would cost more than what it does.
         nonlocal started
         if started or message["type"] not in _STARTS:
-            return await send(message)
+            return send(message)
         started = True
-        try:
-            return await send(with_fields(message, pending))
-        finally:  # also if the client has left: the application has answered
-            await settle(pending, message)
+        sending = send(with_fields(message, pending))
+        for checkpoint, _ in pending:
+            if checkpoint.count_when is not None:
+                return _settling(sending, pending, message)
+        return sending
 
     try:
         await app(scope, receive, tell)
@@ -57,16 +68,44 @@ def with_fields(message: Message, pending: Pending) -> Message:
     headers = message.get("headers", ())
     if len(pending) > 1 or not pending[-1][1].allowed:
         headers = [header for header in headers if header[0].lower() not in _OURS]
-    return {**message, "headers": [*headers, *encoded(fields_of(pending))]}
+    return {**message, "headers": [*headers, *fields_in_bytes(pending)]}
+
+
+def fields_in_bytes(pending: Pending) -> list[tuple[bytes, bytes]]:
+    """What `fields_of` tells, as ASGI wants it; of one limit, with little ado."""
+    checkpoint, outcome = pending[0]
+    told = outcome.told
+    if len(pending) > 1 or len(told) != 1 or checkpoint.fields != BOTH:
+        return encoded(fields_of(pending))
+    name, decision = told[0]
+    policy, quoted, limit = _prepared(name, decision.limit)
+    left, after = decision.remaining, more_after(decision)
+    return [
+        policy,
+        (b"ratelimit", b"%b;r=%d;t=%d" % (quoted, left, after)),
+        limit,
+        (b"x-ratelimit-remaining", b"%d" % left),
+        (b"x-ratelimit-reset", b"%d" % (ceil(checkpoint.now()) + after)),
+    ]
+
+
+@lru_cache(4096)
+def _prepared(name: str, limit: Limit) -> tuple[tuple[bytes, bytes], bytes, tuple[bytes, bytes]]:
+    """What does not change from one answer to the next."""
+    told = policy_of(name, limit).encode()
+    amount = quota_of(limit)[0].encode()
+    return (b"ratelimit-policy", told), quoted_name(name).encode(), (b"x-ratelimit-limit", amount)
+
+
+async def _settling(sending: Awaitable[None], pending: Pending, message: Message) -> None:
+    try:
+        await sending
+    finally:  # also if the client has left: the application has answered
+        await settle(pending, message)
 
 
 async def settle(pending: Pending, message: Message) -> None:
     """By the status of the response, for those who asked."""
-    for checkpoint, _ in pending:
-        if checkpoint.count_when is not None:
-            break
-    else:
-        return
     if message["type"] in _WITHOUT_STATUS:
         await _settle(pending, Response(_WITHOUT_STATUS[message["type"]], {}))
         return

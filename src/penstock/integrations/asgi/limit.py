@@ -71,9 +71,11 @@ class PenstockMiddleware:
         kind = scope["type"]
         if kind == "http" or kind == "websocket":
             request = AsgiRequest(scope)
-            outcome = await self._checkpoint.check_async(request)
+            outcome = self._checkpoint.quick(request)
             if outcome is None:
-                return await self._app(scope, receive, send)
+                outcome = await self._checkpoint.check_async(request)
+                if outcome is None:
+                    return await self._app(scope, receive, send)
             scope["penstock"] = outcome
             pending: Pending | None = scope.get(PENDING)
             if pending is not None:  # another of us is further out, and tells
