@@ -47,6 +47,44 @@ def starlette_penstock() -> Any:
     return starlette(Middleware(PenstockMiddleware, limit=f"{MUCH}/second"))
 
 
+def starlette_without_fields() -> Any:
+    from starlette.middleware import Middleware
+
+    from penstock.integrations.asgi import PenstockMiddleware
+
+    return starlette(Middleware(PenstockMiddleware, limit=f"{MUCH}/second", fields="none"))
+
+
+class FixedFields:
+    """No limiter at all: five headers that never change. Nobody who tells them costs less."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        def tell(message: Any) -> Any:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *FIXED]}
+            return send(message)
+
+        await self._app(scope, receive, tell)
+
+
+FIXED = [
+    (b"ratelimit-policy", b'"default";q=1000000;w=1'),
+    (b"ratelimit", b'"default";r=999999;t=1'),
+    (b"x-ratelimit-limit", b"1000000"),
+    (b"x-ratelimit-remaining", b"999999"),
+    (b"x-ratelimit-reset", b"1767225600"),
+]
+
+
+def starlette_fixed() -> Any:
+    from starlette.middleware import Middleware
+
+    return starlette(Middleware(FixedFields))
+
+
 def starlette_rules() -> Any:
     from starlette.middleware import Middleware
 
@@ -147,6 +185,8 @@ def flask_limiter() -> Any:
 FAMILIES: dict[str, dict[str, Callable[[], Any]]] = {
     "Starlette": {
         "bare": starlette,
+        "five fixed headers, no limiter": starlette_fixed,
+        "Penstock, no headers": starlette_without_fields,
         "Penstock": starlette_penstock,
         "Penstock, rules": starlette_rules,
         "slowapi": starlette_slowapi,
