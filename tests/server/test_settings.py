@@ -50,7 +50,7 @@ def test_every_option_has_a_flag_and_a_variable() -> None:
                 getattr(load({}, {f"PENSTOCK_{each.name.upper()}": text}), each.name) is not value
             )
             no = "--no-" + flag_of(each)[2:] if value else flag_of(each)
-            assert getattr(load(parsed(no), {}), each.name) is not value
+            assert getattr(load(parsed(no), token), each.name) is not value
 
 
 def test_lists_may_be_given_again_or_with_commas() -> None:
@@ -75,6 +75,8 @@ def test_lists_may_be_given_again_or_with_commas() -> None:
         ({"PENSTOCK_DRAIN": "a while"}, "drain"),
         ({"PENSTOCK_ON_FAILURE": "panic"}, "on_failure is one of"),
         ({"PENSTOCK_LOG_LEVEL": "loud"}, "log_level is one of"),
+        ({"PENSTOCK_ADMIN_TOKEN_ALWAYS": "yes"}, "needs admin_token_file"),
+        ({"PENSTOCK_ACCESS_SAMPLE": "0"}, "access_sample is above 0"),
         ({"PENSTOCK_SHARE": "half"}, "PENSTOCK_SHARE: not a fraction"),
     ],
 )

@@ -191,8 +191,10 @@ class App:
         if address is None:
             return
         tokens = Tokens.from_file(settings.admin_token_file) if settings.admin_token_file else None
-        audit = AuditLog(settings.audit_log or None)
-        api = AdminApi(fleet, access=Access(tokens), audit=audit, sources=fleet.sources())
+        audit = AuditLog(settings.audit_log or None, sync=settings.audit_sync)
+        names, always = settings.admin_names, settings.admin_token_always
+        access = Access(tokens, always=always, names=names)
+        api = AdminApi(fleet, access=access, audit=audit, sources=fleet.sources())
         server = AdminServer(api)
         self.listening["admin"] = await server.listen(address)
         self._audit = audit

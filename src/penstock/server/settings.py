@@ -63,9 +63,15 @@ class Settings:
         metavar="ADDRESS",
     )
     admin_token_file: str = _option("", "a file with the admin API's token", metavar="FILE")
+    admin_token_always: bool = _option(False, "ask for the token on this machine, too", "switch")
+    admin_names: tuple[str, ...] = _option(
+        (), "another name of this machine, by which the admin API may be asked; may be given again",
+        "list", metavar="NAME",
+    )  # fmt: skip
     audit_log: str = _option(
         "", "where changes are written, as JSON lines; default: the log", metavar="FILE"
     )
+    audit_sync: bool = _option(False, "wait until each line of it is on the disk", "switch")
     workers: int = _option(1, "processes on the same ports", "number", metavar="N")
     wire: str = _option(
         "auto", "what speaks gRPC: nghttp2, grpcio, or auto for the first that is there",
@@ -102,6 +108,10 @@ class Settings:
     drain: str = _option("10s", "the longest that open requests are waited for", "duration")
     log_level: str = _option("info", "", choices=("debug", "info", "warning", "error"))
     log_format: str = _option("text", "", choices=("text", "json"))
+    access_log: str = _option(
+        "off", "which decisions are logged, a line each", choices=("off", "refused", "all")
+    )
+    access_sample: float = _option(1.0, "which part of them, from 0 to 1", "fraction")
     hash_keys: bool = _option(False, "show keys in logs and metrics as hashes only", "switch")
     webhook: str = _option("", "a URL that is told of anomalies, by POST", metavar="URL")
 
@@ -114,6 +124,10 @@ class Settings:
             raise SettingsError("memory is not shared between workers: take --store shared")
         if bool(self.tls_cert) != bool(self.tls_key):
             raise SettingsError("tls_cert and tls_key go together")
+        if self.admin_token_always and not self.admin_token_file:
+            raise SettingsError("admin_token_always needs admin_token_file")
+        if not 0 < self.access_sample <= 1:
+            raise SettingsError(f"access_sample is above 0 and at most 1, not {self.access_sample}")
         if self.tls_client_ca and not self.tls_cert:
             raise SettingsError("tls_client_ca needs tls_cert and tls_key")
         if self.http == OFF and self.grpc == OFF:

@@ -12,11 +12,14 @@ from penstock.errors import PenstockError
 from penstock.events import Event, StoreDown, StoreUp
 from penstock.gate import AsyncGate
 from penstock.integrations.identity import Trust
-from penstock.metrics import Recorder
+from penstock.metrics import Hashed, Recorder
+from penstock.metrics.labels import plain
 from penstock.rules.model import RuleSet
+from penstock.rules.verdict import Verdict
+from penstock.server.access_log import AccessLog
 from penstock.server.admin.commands import apply_command
 from penstock.server.health import RATELIMIT, STORE, WHOLE, Health
-from penstock.server.service import Service
+from penstock.server.service import Observer, Service
 from penstock.server.settings import Settings, SettingsError, address_of
 from penstock.server.stores import open_store
 from penstock.server.wires.health_proto import health_methods
@@ -73,7 +76,8 @@ class Worker:
         self.gate = _gate(settings, self.store, rules)
         self.recorder = Recorder(worker=name, salt=salt)
         self.recorder.follow(self.gate)
-        self.service = Service(self.gate, observer=self.recorder, headers=settings.headers)
+        observer = _observer(settings, self.recorder, salt)
+        self.service = Service(self.gate, observer=observer, headers=settings.headers)
         self.wire = chosen_wire(settings)
         self._trust = Trust(settings.trusted, header=settings.forwarded)
         self._http: HttpServer | None = None
@@ -208,6 +212,26 @@ def _gate(settings: Settings, store: Any, rules: RuleSet) -> AsyncGate:
     if settings.shadow:
         gate.switches.mode("shadow")
     return gate
+
+
+def _observer(settings: Settings, recorder: Recorder, salt: bytes | None) -> Observer:
+    """Metrics; and the access log, if there is to be one."""
+    if settings.access_log == "off":
+        return recorder
+    told = plain if salt is None else Hashed(salt)
+    log = AccessLog(settings.access_log, settings.access_sample, told=told)
+    return Both(recorder, log)
+
+
+class Both:
+    """Two observers as one."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
+        for observer in self._observers:
+            observer.decided(domain, verdict, seconds)
 
 
 def _server_tls(settings: Settings) -> Any:
