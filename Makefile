@@ -50,18 +50,18 @@ serve: .make/penstock
 demo: .make/penstock
 	@$(BIN)/penstock demo
 
-# Twice, with one core and the other; once where there is no compiled one. What Redis does
-# when it fails has nothing to do with the core: once is enough.
-SERVERS := $(addprefix --ignore=tests/stores/test_redis_,breaker.py cancel.py cluster_faults.py faults.py \
+# Twice, with one core and the other; once where there is no compiled one. What has nothing to do
+# with the core is run once.
+ONCE := $(addprefix --ignore=tests/stores/test_redis_,breaker.py cancel.py clients.py cluster_faults.py faults.py \
   fixtures.py policies.py processes.py secrets.py) \
-  $(addprefix --ignore=tests/concurrency/test_concurrency_,failures.py processes.py script.py shared.py shared_tasks.py) \
-  --ignore=tests/server/e2e --ignore=tests/integrations/test_gunicorn.py
+  $(addprefix --ignore=tests/,adaptive cli client concurrency deploy loadgen metrics integrations/grpc \
+  integrations/test_gunicorn.py server/admin server/e2e server/http server/proxy server/wires)
 test: .make/penstock
 	@tools/nginx.sh .make/nginx
 	PATH="$(CURDIR)/.make/nginx:$$PATH" $(BIN)/pytest $(ARGS)
 	@if $(BIN)/python -c 'import sys, penstock._mode as m; sys.exit(not m.COMPILED)'; then \
-	  echo PENSTOCK_PURE=1 $(BIN)/pytest $(SERVERS) $(ARGS); \
-	  PENSTOCK_PURE=1 $(BIN)/pytest $(SERVERS) $(ARGS); \
+	  echo PENSTOCK_PURE=1 $(BIN)/pytest $(ONCE) $(ARGS); \
+	  PENSTOCK_PURE=1 $(BIN)/pytest $(ONCE) $(ARGS); \
 	else echo "The compiled core was not built (see above): only the pure one was tested."; fi
 
 check: .make/penstock
