@@ -162,9 +162,11 @@ def test_waiting_threads_go_in_order_of_arrival() -> None:
         threads.append(threading.Thread(target=work, args=(number,), daemon=True))
         threads[-1].start()
         until(lambda: len(limiter.threads) == len(threads))
-    while any(thread.is_alive() for thread in threads):
+    for count in range(1, THREADS + 1):
         clock.advance(1)
-        threads[0].join(0.001)
+        until(lambda: len(served) == count)  # noqa: B023  # asked before the next turn
+    for thread in threads:
+        thread.join(10)
     assert served == list(range(THREADS))
     assert len(limiter.threads) == 0
 
