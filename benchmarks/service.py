@@ -22,7 +22,7 @@ from benchmarks.redis_server import cores
 from benchmarks.report import Table
 from benchmarks.settings import Unavailable
 from benchmarks.web import TICKS, children_of
-from penstock.loadgen.questions import as_message
+from penstock.loadgen.requests import as_message
 
 PATH = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 ONE, THREE = (("user", "42"),), (("user", "42"), ("path", "/search"), ("tenant", "acme"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections import Counter
 
@@ -11,95 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.limit import Limit
+from penstock.loadgen.counts import Counts, cell_of, top_of
 from penstock.loadgen.envelope import accuracy, most_allowed
-from penstock.loadgen.hpack import _STATIC, Decoder, HpackError, encode, huffman
 from penstock.loadgen.load import Load, skew_of
-from penstock.loadgen.questions import as_json, as_message, descriptors, overall_code
-from penstock.loadgen.tally import Tally, cell_of, top_of
-
-# HPACK -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("coded", "text"),
-    [  # the examples of RFC 7541, appendix C
-        ("f1e3c2e5f23a6ba0ab90f4ff", "www.example.com"),
-        ("a8eb10649cbf", "no-cache"),
-        ("25a849e95ba97d7f", "custom-key"),
-        ("25a849e95bb8e8b4bf", "custom-value"),
-        ("6402", "302"),
-        ("aec3771a4b", "private"),
-        ("d07abe941054d444a8200595040b8166e082a62d1bff", "Mon, 21 Oct 2013 20:13:21 GMT"),
-        ("9d29ad171863c78f0b97c8e9ae82ae43d3", "https://www.example.com"),
-        ("640eff", "307"),
-        ("9bd9ab", "gzip"),
-        (
-            "94e7821dd7f2e6c7b335dfdfcd5b3960d5af27087f3672c1ab270fb5291f9587316065c003ed4ee5b1063d5007",
-            "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1",
-        ),
-        ("", ""),
-    ],
-)
-def test_huffmans_code(coded: str, text: str) -> None:
-    assert huffman(bytes.fromhex(coded)) == text
-
-
-def test_the_static_table() -> None:
-    assert len(_STATIC) == 61
-    assert _STATIC[1] == (":method", "GET")
-    assert _STATIC[7] == (":status", "200")
-    assert _STATIC[15] == ("accept-encoding", "gzip, deflate")
-    assert _STATIC[30] == ("content-type", "")
-    assert _STATIC[60] == ("www-authenticate", "")
-
-
-def test_blocks_of_a_connection_share_a_table() -> None:
-    """The responses of RFC 7541, appendix C.5, with a table of 256 bytes."""
-    decoder = Decoder()
-    size = bytes.fromhex("3fe101")
-    first = bytes.fromhex(
-        "4803333032580770726976617465611d4d6f6e2c203231204f637420323031332032303a31333a323120474d54"
-        "6e1768747470733a2f2f7777772e6578616d706c652e636f6d"
-    )
-    date, place = "Mon, 21 Oct 2013 20:13:21 GMT", "https://www.example.com"
-    rest = [("cache-control", "private"), ("date", date), ("location", place)]
-    assert decoder.decode(size + first) == [(":status", "302"), *rest]
-    # The second entry pushes the first out.
-    assert decoder.decode(bytes.fromhex("4803333037c1c0bf")) == [(":status", "307"), *rest]
-    version = decoder.version
-    assert decoder.decode(bytes.fromhex("88c1c0bf")) == [(":status", "200"), *rest]
-    assert decoder.version == version
-    later, cookie = (
-        date.replace("21 GMT", "22 GMT"),
-        "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1",
-    )
-    third = b"\x88\xc1a\x1d" + later.encode() + b"\xc0Z\x04gzipw\x38" + cookie.encode()
-    found = decoder.decode(third)
-    assert found[1:3] == [("cache-control", "private"), ("date", later)]
-    assert found[4:] == [("content-encoding", "gzip"), ("set-cookie", cookie)]
-    # 215 bytes are left: three entries, and no fourth.
-    left = [("set-cookie", cookie), ("content-encoding", "gzip"), ("date", later)]
-    assert decoder.decode(b"\xbe\xbf\xc0") == left
-    with pytest.raises(HpackError, match="no header 65"):
-        decoder.decode(b"\xc1")
-
-
-def test_what_is_written_can_be_read() -> None:
-    headers = [("a", ""), (":path", "/" + "x" * 300), ("b", "\xff"), ("c", "y" * 127)]
-    assert Decoder().decode(encode(headers)) == headers
-
-
-@given(st.binary(max_size=40))
-def test_rubbish_is_an_error_and_nothing_worse(block: bytes) -> None:
-    decoder = Decoder()
-    with contextlib.suppress(HpackError):
-        decoder.decode(block)
-
+from penstock.loadgen.requests import as_json, as_message, descriptors, overall_code
 
 # Messages ----------------------------------------------------------------------------------
 
 
-def test_questions() -> None:
+def test_requests() -> None:
     pairs = descriptors(300, ["user", "remote_address", "path"])
     assert pairs == [("user", "key-300"), ("remote_address", "10.0.1.44"), ("path", "/0")]
     assert as_json("api", pairs[:1]) == b'{"domain":"api","descriptors":[{"user":"key-300"}]}'
@@ -180,16 +99,16 @@ def test_a_cell_is_no_wider_than_a_thousandth(microseconds: int) -> None:
 def test_percentiles_are_those_of_the_sorted_list() -> None:
     drawn = random.Random(3)
     times = [drawn.expovariate(200) for _ in range(5000)]
-    tally = Tally(1)
+    counts = Counts(1)
     for seconds in times:
-        tally.answered(0, seconds, True)
+        counts.answered(0, seconds, True)
     times.sort()
     for per_cent in (50.0, 90.0, 99.0, 99.9):
         exact = times[int(len(times) * per_cent / 100) - 1]
-        assert tally.percentile(per_cent) == pytest.approx(exact, rel=0.002, abs=2e-6)
-    assert tally.percentile(100) == tally.longest == times[-1]
-    assert tally.mean == pytest.approx(sum(times) / len(times))
-    assert Tally(1).percentile(99) == 0
+        assert counts.percentile(per_cent) == pytest.approx(exact, rel=0.002, abs=2e-6)
+    assert counts.percentile(100) == counts.longest == times[-1]
+    assert counts.mean == pytest.approx(sum(times) / len(times))
+    assert Counts(1).percentile(99) == 0
 
 
 @pytest.mark.parametrize(

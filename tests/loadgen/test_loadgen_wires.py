@@ -14,12 +14,12 @@ import pytest
 
 from penstock.gate import AsyncGate
 from penstock.limit import Limit
-from penstock.loadgen.drive import Drive, Run
 from penstock.loadgen.grpc import METHOD, GrpcConnection, GrpcTarget
 from penstock.loadgen.http import HttpTarget
 from penstock.loadgen.load import Load
-from penstock.loadgen.questions import as_json, as_message, descriptors
 from penstock.loadgen.report import accuracy_of, lines
+from penstock.loadgen.requests import as_json, as_message, descriptors
+from penstock.loadgen.scheduler import Run, Scheduler
 from penstock.server.service import Service
 from penstock.server.wires.http.messages import HttpAnswer, HttpRequest
 from penstock.server.wires.http.protocol import HttpServer
@@ -73,7 +73,7 @@ async def scripted(serve: Serve) -> AsyncIterator[int]:
 async def drive_http(url: str, load: Load, body: Callable[[int], bytes] | None = None) -> Run:
     body = body or (lambda key: as_json("bench", descriptors(key, ["user"])))
     target = HttpTarget(url, "POST", [body(key) for key in range(load.keys)], [("X-A", "b")])
-    return await Drive(load, target.connect()).run()
+    return await Scheduler(load, target.connect()).run()
 
 
 async def test_http_is_counted_and_measured() -> None:
@@ -88,13 +88,13 @@ async def test_http_is_counted_and_measured() -> None:
 
     async with http_server(handler) as url:
         run = await drive_http(url, Load(seconds=0.3, connections=3, streams=2, keys=5))
-    tally = run.tally
-    assert tally.answers == tally.sent == len(seen) > 100
-    assert not tally.errors
-    assert tally.allowed == 100
-    assert tally.allowed_by_key == [20] * 5
-    assert sum(tally.asked_by_key) == tally.sent
-    assert 0 < tally.percentile(50) <= tally.percentile(99) <= tally.longest < 5
+    counts = run.counts
+    assert counts.answers == counts.sent == len(seen) > 100
+    assert not counts.errors
+    assert counts.allowed == 100
+    assert counts.allowed_by_key == [20] * 5
+    assert sum(counts.asked_by_key) == counts.sent
+    assert 0 < counts.percentile(50) <= counts.percentile(99) <= counts.longest < 5
     assert seen[0].header("x-a") == "b"
     assert seen[0].header("content-type") == "application/json"
     # What is within the envelope, and what would not be.
@@ -102,14 +102,14 @@ async def test_http_is_counted_and_measured() -> None:
     assert accuracy_of(run, Limit(19, "hour")).over == 5
     text = "\n".join(lines(run, Limit(19, "hour")))
     assert "5  keys" in text
-    assert f"{tally.sent:,}" in text
+    assert f"{counts.sent:,}" in text
 
 
 async def test_a_stated_rate_is_kept() -> None:
     async with http_server(lambda request: HttpAnswer(200)) as url:
         run = await drive_http(url, Load(seconds=0.5, rate=400, connections=2))
-    assert run.tally.sent == 200
-    assert run.tally.answers == 200
+    assert run.counts.sent == 200
+    assert run.counts.answers == 200
     assert (run.unsent, run.unanswered) == (0, 0)
     assert 0.4 < run.seconds < 3
 
@@ -133,8 +133,8 @@ async def test_who_had_to_wait_because_the_service_stood_still_is_counted(
     async with http_server(handler) as url:
         run = await drive_http(url, Load(seconds=0.8, rate=rate, connections=1))
     # One that asks as fast as it can asks once in that time, and thinks that all is well.
-    assert (run.tally.percentile(80) > 0.1) is slow
-    assert run.tally.longest > 0.3
+    assert (run.counts.percentile(80) > 0.1) is slow
+    assert run.counts.longest > 0.3
 
 
 async def test_a_service_that_is_too_slow_is_told_of() -> None:
@@ -151,8 +151,8 @@ async def test_a_service_that_is_too_slow_is_told_of() -> None:
 async def test_errors_are_counted_by_kind() -> None:
     async with http_server(lambda request: HttpAnswer(500)) as url:
         run = await drive_http(url, Load(seconds=0.1, connections=1))
-    assert run.tally.answers == 0
-    assert set(run.tally.errors) == {"HTTP 500"}
+    assert run.counts.answers == 0
+    assert set(run.counts.errors) == {"HTTP 500"}
 
 
 async def test_a_connection_that_is_lost_is_made_again() -> None:
@@ -170,8 +170,8 @@ async def test_a_connection_that_is_lost_is_made_again() -> None:
     async with scripted(serve) as port:
         load = Load(seconds=0.4, connections=2, keys=1)
         run = await drive_http(f"http://127.0.0.1:{port}/", load, lambda key: b"{}")
-    assert run.tally.answers == served > 15
-    assert sum(run.tally.errors.values()) == run.tally.sent - run.tally.answers > 2
+    assert run.counts.answers == served > 15
+    assert sum(run.counts.errors.values()) == run.counts.sent - run.counts.answers > 2
 
 
 async def test_nobody_there() -> None:
@@ -179,7 +179,7 @@ async def test_nobody_there() -> None:
         pass
     run = await drive_http(url, Load(seconds=0.1))
     assert "refused" in run.trouble
-    assert run.tally.sent == 0
+    assert run.counts.sent == 0
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:80", "ftp://a/", "http://", "http://a:b/"])
@@ -209,19 +209,19 @@ def grpcio_server(answer: Callable[[bytes, grpc.ServicerContext], bytes]) -> Any
 
 async def drive_grpc(address: str, load: Load, names: list[str] | None = None) -> Run:
     messages = [as_message("bench", descriptors(k, names or ["user"])) for k in range(load.keys)]
-    return await Drive(load, GrpcTarget(address, messages).connect()).run()
+    return await Scheduler(load, GrpcTarget(address, messages).connect()).run()
 
 
 async def test_grpc_is_counted_and_measured() -> None:
     service = Service(AsyncGate.from_rules(RULES))
     with grpcio_server(lambda message, context: bytes(service.rate_limit(message))) as address:
         run = await drive_grpc(address, Load(seconds=0.6, connections=2, streams=16, keys=1))
-    tally = run.tally
-    assert tally.answers == tally.sent > 20
-    assert not tally.errors
-    assert tally.allowed_by_key == [20]
-    assert tally.refused == tally.sent - 20
-    assert 0 < tally.percentile(50) <= tally.percentile(99) <= tally.longest < 5
+    counts = run.counts
+    assert counts.answers == counts.sent > 20
+    assert not counts.errors
+    assert counts.allowed_by_key == [20]
+    assert counts.refused == counts.sent - 20
+    assert 0 < counts.percentile(50) <= counts.percentile(99) <= counts.longest < 5
 
 
 async def test_grpc_at_a_rate_with_three_descriptors() -> None:
@@ -232,7 +232,7 @@ async def test_grpc_at_a_rate_with_three_descriptors() -> None:
     with grpcio_server(answer) as address:
         load = Load(seconds=0.4, rate=250, connections=2, streams=4)
         run = await drive_grpc(address, load, ["user", "remote_address", "path"])
-    assert run.tally.refused == run.tally.sent == 100
+    assert run.counts.refused == run.counts.sent == 100
 
 
 async def test_errors_of_grpc_have_their_words() -> None:
@@ -244,23 +244,23 @@ async def test_errors_of_grpc_have_their_words() -> None:
 
     with grpcio_server(answer) as address:
         run = await drive_grpc(address, Load(seconds=0.2, connections=1, streams=2))
-    assert run.tally.answers == 0
-    (kind,) = run.tally.errors
+    assert run.counts.answers == 0
+    (kind,) = run.counts.errors
     assert kind.startswith("gRPC 3: no domain 'bench': 100%")
 
 
 async def test_another_method_is_unimplemented() -> None:
     with grpcio_server(lambda message, context: b"") as address:
         target = GrpcTarget(address, [b""], "/none/None")
-        run = await Drive(Load(seconds=0.1, connections=1, keys=1), target.connect()).run()
-    assert all(kind.startswith("gRPC 12") for kind in run.tally.errors)
-    assert run.tally.errors
+        run = await Scheduler(Load(seconds=0.1, connections=1, keys=1), target.connect()).run()
+    assert all(kind.startswith("gRPC 12") for kind in run.counts.errors)
+    assert run.counts.errors
 
 
 async def test_an_answer_without_a_code_is_an_error() -> None:
     with grpcio_server(lambda message, context: b"") as address:
         run = await drive_grpc(address, Load(seconds=0.1, connections=1, keys=1))
-    assert set(run.tally.errors) == {"an answer without a code"}
+    assert set(run.counts.errors) == {"an answer without a code"}
 
 
 async def test_what_speaks_no_http_2_is_told() -> None:
@@ -306,13 +306,13 @@ async def test_our_own_wire_with_frames_in_pieces() -> None:
     listener.close()
     await server.drain(0.2)
     await asyncio.sleep(0.05)
-    assert set(run.tally.errors) == {"gRPC 3: key-3 is not liked"}
-    assert run.tally.allowed_by_key == [20, 20, 20, 0]
-    assert run.tally.answers + sum(run.tally.errors.values()) == run.tally.sent
+    assert set(run.counts.errors) == {"gRPC 3: key-3 is not liked"}
+    assert run.counts.allowed_by_key == [20, 20, 20, 0]
+    assert run.counts.answers + sum(run.counts.errors.values()) == run.counts.sent
 
 
 async def test_a_block_means_what_the_table_says_now() -> None:
-    drive = Drive(Load(keys=1), GrpcTarget("a:1", [b""]).connect())
+    drive = Scheduler(Load(keys=1), GrpcTarget("a:1", [b""]).connect())
     connection = GrpcConnection(drive, GrpcTarget("a:1", [b""]))
     remembered, latest = b"\x40\x0bgrpc-status\x01", b"\xbe"
     connection._status(remembered + b"0")

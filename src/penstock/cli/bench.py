@@ -12,10 +12,10 @@ from penstock.durations import SECOND, parse_duration
 from penstock.errors import PenstockError
 from penstock.limit import Limit, as_limit
 from penstock.loadgen.load import Load, skew_of
-from penstock.loadgen.questions import ENTRIES, as_json, as_message, descriptors
+from penstock.loadgen.requests import ENTRIES, as_json, as_message, descriptors
 
 if TYPE_CHECKING:
-    from penstock.loadgen.drive import Connect, Run
+    from penstock.loadgen.scheduler import Connect, Run
 
 FAILED = 1
 BAD_ARGUMENTS = 2
@@ -94,10 +94,9 @@ def _add_load(parser: argparse.ArgumentParser, connections: int, streams: int) -
 
 def run_http(arguments: argparse.Namespace) -> int:
     try:
-        import httptools  # noqa: F401  # asked for here, to say what is missing
+        from penstock.loadgen.http import HttpTarget
     except ModuleNotFoundError:
         return _bad("bench http needs httptools: pip install 'penstock[server]'")
-    from penstock.loadgen.http import HttpTarget
 
     try:
         load, limit, names = _load(arguments)
@@ -107,11 +106,14 @@ def run_http(arguments: argparse.Namespace) -> int:
         target = HttpTarget(arguments.target, method.upper(), bodies, headers)
     except (PenstockError, ValueError, OSError) as error:
         return _bad(str(error))
-    return _drive(arguments, load, limit, target.connect())
+    return _run(arguments, load, limit, target.connect())
 
 
 def run_grpc(arguments: argparse.Namespace) -> int:
-    from penstock.loadgen.grpc import GrpcTarget
+    try:
+        from penstock.loadgen.grpc import GrpcTarget
+    except ModuleNotFoundError:
+        return _bad("bench grpc needs hpack: pip install 'penstock[server]'")
 
     try:
         load, limit, names = _load(arguments)
@@ -120,7 +122,7 @@ def run_grpc(arguments: argparse.Namespace) -> int:
         target = GrpcTarget(arguments.target, messages)
     except (PenstockError, ValueError) as error:
         return _bad(str(error))
-    return _drive(arguments, load, limit, target.connect())
+    return _run(arguments, load, limit, target.connect())
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Load, Limit | None, list[str]]:
@@ -158,9 +160,9 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _drive(arguments: argparse.Namespace, load: Load, limit: Limit | None, connect: Connect) -> int:
-    from penstock.loadgen.drive import Drive
+def _run(arguments: argparse.Namespace, load: Load, limit: Limit | None, connect: Connect) -> int:
     from penstock.loadgen.report import accuracy_of, lines
+    from penstock.loadgen.scheduler import Scheduler
     from penstock.server import loops
 
     many = f"{load.connections} connections" if load.connections > 1 else "1 connection"
@@ -172,7 +174,7 @@ def _drive(arguments: argparse.Namespace, load: Load, limit: Limit | None, conne
     )
 
     async def drive() -> Run:
-        return await Drive(load, connect).run()
+        return await Scheduler(load, connect).run()
 
     run = loops.run(drive())
     if run.trouble:
@@ -182,7 +184,7 @@ def _drive(arguments: argparse.Namespace, load: Load, limit: Limit | None, conne
         return FAILED
     for line in lines(run, limit):
         print(line)
-    if not run.tally.answers:
+    if not run.counts.answers:
         return FAILED
     return FAILED if limit is not None and accuracy_of(run, limit).over else 0
 

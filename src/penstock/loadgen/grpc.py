@@ -11,9 +11,10 @@ import struct
 from collections.abc import Sequence
 from typing import cast
 
-from penstock.loadgen.drive import Connect, Connection, Drive
-from penstock.loadgen.hpack import Decoder, HpackError, encode
-from penstock.loadgen.questions import overall_code
+from hpack import Decoder, Encoder, HPACKError, NeverIndexedHeaderTuple
+
+from penstock.loadgen.requests import overall_code
+from penstock.loadgen.scheduler import Connect, Connection, Scheduler
 
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -45,16 +46,16 @@ class GrpcTarget:
             if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
                 raise ValueError(f"an address is HOST:PORT or unix:PATH, not {address!r:.200}")
             self.host, self.port = host.strip("[]"), int(port)
-        block = encode(
-            [
-                (":method", "POST"),
-                (":scheme", "http"),
-                (":path", method),
-                (":authority", "localhost" if self.path is not None else address),
-                ("te", "trailers"),
-                ("content-type", "application/grpc"),
-            ]
-        )
+        headers = {
+            ":method": "POST",
+            ":scheme": "http",
+            ":path": method,
+            ":authority": "localhost" if self.path is not None else address,
+            "te": "trailers",
+            "content-type": "application/grpc",
+        }
+        # Never indexed, so the same bytes serve every request of every connection.
+        block = Encoder().encode([NeverIndexedHeaderTuple(*pair) for pair in headers.items()])
         self.first = frame(HEADERS, END_HEADERS, 0, block)[:5]
         # After a stream's number: the headers, and the beginning of the message; and after
         # its number again: the message.
@@ -64,11 +65,11 @@ class GrpcTarget:
             self.parts.append((block + frame(DATA, END_STREAM, 0, data)[:5], data))
 
     def connect(self) -> Connect:
-        async def connect(drive: Drive) -> Connection:
+        async def connect(scheduler: Scheduler) -> Connection:
             loop = asyncio.get_running_loop()
 
             def factory() -> GrpcConnection:
-                return GrpcConnection(drive, self)
+                return GrpcConnection(scheduler, self)
 
             if self.path is not None:
                 _, made = await loop.create_unix_connection(factory, self.path)
@@ -83,12 +84,12 @@ class GrpcTarget:
 class GrpcConnection(asyncio.Protocol):
     """OK is allowed, OVER_LIMIT is refused, every other status an error."""
 
-    def __init__(self, drive: Drive, target: GrpcTarget) -> None:
-        self._drive = drive
+    def __init__(self, scheduler: Scheduler, target: GrpcTarget) -> None:
+        self._scheduler = scheduler
         self._target = target
         self._transport: asyncio.Transport | None = None
         self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._most = drive.load.streams
+        self._most = scheduler.load.streams
         self._under_way: dict[int, tuple[int, float]] = {}
         self._messages: dict[int, bytes] = {}  # by stream, until it ends
         self._next_id = 1
@@ -98,10 +99,10 @@ class GrpcConnection(asyncio.Protocol):
         self._block: tuple[int, int, bytes] | None = None  # stream, flags, and what came of it
         self._decoder = Decoder()
         self._known: dict[bytes, str | None] = {}  # gRPC's status by the block of headers
-        self._known_version = 0
+        self._known_table: tuple[int, object] = (0, None)
         self._ending = False  # no new streams
 
-    # From the drive ------------------------------------------------------------------------
+    # From the scheduler ------------------------------------------------------------------------
 
     async def opened(self) -> None:
         """Until the server said what it takes."""
@@ -156,7 +157,7 @@ class GrpcConnection(asyncio.Protocol):
             self._settled.set_exception(ConnectionError(f"it speaks no HTTP/2: {why}"))
         under_way = len(self._under_way)
         self._under_way.clear()
-        self._drive.lost(self, under_way, why)
+        self._scheduler.lost(self, under_way, why)
         self.close()
 
     def data_received(self, data: bytes) -> None:
@@ -173,7 +174,7 @@ class GrpcConnection(asyncio.Protocol):
                     break
                 self._frame(kind, flags, stream, data[at + 9 : stop])
                 at = stop
-        except (HpackError, ValueError, struct.error, IndexError) as error:
+        except (HPACKError, ValueError, struct.error, IndexError) as error:
             self._end(f"not gRPC: {error}")
             return
         if end - at > 2**24 + 9 or (at == 0 and data[:5] == b"HTTP/"):
@@ -186,7 +187,7 @@ class GrpcConnection(asyncio.Protocol):
         if self._ending and not self._under_way:
             self._end("GOAWAY")
         elif self._settled.done():
-            self._drive.ready(self)
+            self._scheduler.ready(self)
 
     def _frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if kind in (HEADERS, CONTINUATION):
@@ -245,7 +246,7 @@ class GrpcConnection(asyncio.Protocol):
         known, decoder = self._known, self._decoder
         if block in known:
             return known[block]
-        headers = dict(decoder.decode(block))
+        headers = dict(cast(list[tuple[str, str]], decoder.decode(block)))
         status = headers.get("grpc-status")
         found: str | None = "no status"
         if status == "0":
@@ -254,9 +255,11 @@ class GrpcConnection(asyncio.Protocol):
             found = f"gRPC {status}: {headers.get('grpc-message', '')}".rstrip(": ")
         elif headers.get(":status", "200") != "200":
             found = f"HTTP {headers[':status']}"
-        if decoder.version != self._known_version:
-            known.clear()  # the table is another, and so are the meanings
-            self._known_version = decoder.version
+        entries = decoder.header_table.dynamic_entries
+        table = (len(entries), entries[0] if entries else None)
+        if table[0] != self._known_table[0] or table[1] is not self._known_table[1]:
+            known.clear()  # the table has changed, and with it what the same bytes mean
+            self._known_table = table
         elif len(known) < 1000:
             known[block] = found
         return found
@@ -266,12 +269,12 @@ class GrpcConnection(asyncio.Protocol):
         message = self._messages.pop(stream, b"")
         if request is None:
             return
-        drive = self._drive
+        scheduler = self._scheduler
         code = overall_code(message[5:])
         if error is None and code in (1, 2):
-            drive.tally.answered(request[0], drive.now() - request[1], code == 1)
+            scheduler.counts.answered(request[0], scheduler.now() - request[1], code == 1)
         else:
-            drive.tally.failed(error or "an answer without a code")
+            scheduler.counts.failed(error or "an answer without a code")
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from penstock.loadgen.drive import Connect, Connection, Drive
+from penstock.loadgen.scheduler import Connect, Connection, Scheduler
 
 
 class HttpTarget:
@@ -47,10 +47,10 @@ class HttpTarget:
         return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
     def connect(self) -> Connect:
-        async def connect(drive: Drive) -> Connection:
+        async def connect(scheduler: Scheduler) -> Connection:
             loop = asyncio.get_running_loop()
             _, made = await loop.create_connection(
-                lambda: HttpConnection(drive, self), self.host, self.port, ssl=self.tls
+                lambda: HttpConnection(scheduler, self), self.host, self.port, ssl=self.tls
             )
             return made
 
@@ -60,13 +60,13 @@ class HttpTarget:
 class HttpConnection(asyncio.Protocol):
     """2xx is allowed, 429 is refused, everything else an error. In order, as they were sent."""
 
-    def __init__(self, drive: Drive, target: HttpTarget) -> None:
-        self._drive = drive
+    def __init__(self, scheduler: Scheduler, target: HttpTarget) -> None:
+        self._scheduler = scheduler
         self._requests = target.requests
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._under_way: deque[tuple[int, float]] = deque()
-        self._most = drive.load.streams
+        self._most = scheduler.load.streams
         self._closes = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -91,20 +91,20 @@ class HttpConnection(asyncio.Protocol):
         if self._closes:
             self._end("closed")
         else:
-            self._drive.ready(self)
+            self._scheduler.ready(self)
 
     def on_message_complete(self) -> None:
         if not self._under_way:
             return
         key, due = self._under_way.popleft()
         status = self._parser.get_status_code()
-        drive = self._drive
+        scheduler = self._scheduler
         if 200 <= status < 300:
-            drive.tally.answered(key, drive.now() - due, True)
+            scheduler.counts.answered(key, scheduler.now() - due, True)
         elif status == 429:
-            drive.tally.answered(key, drive.now() - due, False)
+            scheduler.counts.answered(key, scheduler.now() - due, False)
         else:
-            drive.tally.failed(f"HTTP {status}")
+            scheduler.counts.failed(f"HTTP {status}")
         if not self._parser.should_keep_alive():
             self._closes = True
 
@@ -115,7 +115,7 @@ class HttpConnection(asyncio.Protocol):
     def _end(self, why: str) -> None:
         under_way = len(self._under_way)
         self._under_way.clear()
-        self._drive.lost(self, under_way, why)
+        self._scheduler.lost(self, under_way, why)
         self.close()
 
     def close(self) -> None:

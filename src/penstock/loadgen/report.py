@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.limit import Limit
-from penstock.loadgen.drive import Run
 from penstock.loadgen.envelope import Accuracy, accuracy
+from penstock.loadgen.scheduler import Run
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 MOST_KINDS = 5
@@ -15,34 +15,34 @@ BUSY = 0.9
 
 
 def accuracy_of(run: Run, limit: Limit) -> Accuracy:
-    return accuracy(limit, run.seconds, run.tally.asked_by_key, run.tally.allowed_by_key)
+    return accuracy(limit, run.seconds, run.counts.asked_by_key, run.counts.allowed_by_key)
 
 
 def lines(run: Run, limit: Limit | None = None) -> Iterator[str]:
-    tally, load = run.tally, run.load
-    failed = sum(tally.errors.values())
-    yield f"sent       {tally.sent:>12,}  in {run.seconds:.2f} s"
-    yield f"answered   {tally.answers:>12,}  {_rate(tally.answers, run.seconds)}"
-    yield f"  allowed  {tally.allowed:>12,}  {_part(tally.allowed, tally.answers)}"
-    yield f"  refused  {tally.refused:>12,}  {_part(tally.refused, tally.answers)}"
+    counts, load = run.counts, run.load
+    failed = sum(counts.errors.values())
+    yield f"sent       {counts.sent:>12,}  in {run.seconds:.2f} s"
+    yield f"answered   {counts.answers:>12,}  {_rate(counts.answers, run.seconds)}"
+    yield f"  allowed  {counts.allowed:>12,}  {_part(counts.allowed, counts.answers)}"
+    yield f"  refused  {counts.refused:>12,}  {_part(counts.refused, counts.answers)}"
     yield f"errors     {failed:>12,}"
-    for kind, count in tally.errors.most_common(MOST_KINDS):
+    for kind, count in counts.errors.most_common(MOST_KINDS):
         yield f"           {count:>12,}  {kind:.100}"
-    if len(tally.errors) > MOST_KINDS:
-        yield f"           and {len(tally.errors) - MOST_KINDS} other kinds"
+    if len(counts.errors) > MOST_KINDS:
+        yield f"           and {len(counts.errors) - MOST_KINDS} other kinds"
     if run.unanswered:
         yield f"unanswered {run.unanswered:>12,}  after {load.patience:g} s more"
     if run.unsent:
         yield f"never sent {run.unsent:>12,}  the service is slower than --rate"
-    if tally.answers:
+    if counts.answers:
         yield ""
         since = "from when they were due" if load.rate is not None else "from when they were sent"
         yield f"latency    {since}"
         for per_cent in PERCENTILES:
-            yield f"  {f'p{per_cent:g}':<8} {_time(tally.percentile(per_cent)):>12}"
-        yield f"  {'longest':<8} {_time(tally.longest):>12}"
-        yield f"  {'mean':<8} {_time(tally.mean):>12}"
-    if limit is not None and tally.answers:
+            yield f"  {f'p{per_cent:g}':<8} {_time(counts.percentile(per_cent)):>12}"
+        yield f"  {'longest':<8} {_time(counts.longest):>12}"
+        yield f"  {'mean':<8} {_time(counts.mean):>12}"
+    if limit is not None and counts.answers:
         yield ""
         yield from _accuracy(accuracy_of(run, limit))
     used = run.cpu / run.seconds if run.seconds else 0.0

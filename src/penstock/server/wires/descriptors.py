@@ -1,5 +1,7 @@
 """File descriptors of the services that we serve. Made by tools/descriptors.py."""
 
+# ruff: noqa: E501  # nobody edits it
+# fmt: off
 from __future__ import annotations
 
 from base64 import b64decode
@@ -155,102 +157,76 @@ FILES: dict[str, bytes] = {
 }
 
 # By name: the files that it imports.
-IMPORTS: dict[str, list[str]] = {
-    "envoy/config/core/v3/base.proto": [],
-    "envoy/extensions/common/ratelimit/v3/ratelimit.proto": [
-        "envoy/type/v3/ratelimit_unit.proto",
-        "google/protobuf/wrappers.proto",
-    ],
-    "envoy/service/ratelimit/v3/rls.proto": [
-        "envoy/config/core/v3/base.proto",
-        "envoy/extensions/common/ratelimit/v3/ratelimit.proto",
-        "google/protobuf/duration.proto",
-        "google/protobuf/struct.proto",
-        "google/protobuf/timestamp.proto",
-    ],
-    "envoy/type/v3/ratelimit_unit.proto": [],
-    "google/protobuf/duration.proto": [],
-    "google/protobuf/struct.proto": [],
-    "google/protobuf/timestamp.proto": [],
-    "google/protobuf/wrappers.proto": [],
-    "grpc/health/v1/health.proto": [],
-    "grpc/reflection/v1/reflection.proto": [],
-    "grpc/reflection/v1alpha/reflection.proto": [],
-}
+IMPORTS: dict[str, list[str]] = {'envoy/config/core/v3/base.proto': [],
+ 'envoy/extensions/common/ratelimit/v3/ratelimit.proto': ['envoy/type/v3/ratelimit_unit.proto',
+                                                          'google/protobuf/wrappers.proto'],
+ 'envoy/service/ratelimit/v3/rls.proto': ['envoy/config/core/v3/base.proto',
+                                          'envoy/extensions/common/ratelimit/v3/ratelimit.proto',
+                                          'google/protobuf/duration.proto',
+                                          'google/protobuf/struct.proto',
+                                          'google/protobuf/timestamp.proto'],
+ 'envoy/type/v3/ratelimit_unit.proto': [],
+ 'google/protobuf/duration.proto': [],
+ 'google/protobuf/struct.proto': [],
+ 'google/protobuf/timestamp.proto': [],
+ 'google/protobuf/wrappers.proto': [],
+ 'grpc/health/v1/health.proto': [],
+ 'grpc/reflection/v1/reflection.proto': [],
+ 'grpc/reflection/v1alpha/reflection.proto': []}
 
 # By full name, the file in which it is defined.
-SYMBOLS: dict[str, str] = {
-    "envoy.config.core.v3.HeaderValue": "envoy/config/core/v3/base.proto",
-    "envoy.extensions.common.ratelimit.v3.RateLimitDescriptor": (
-        "envoy/extensions/common/ratelimit/v3/ratelimit.proto"
-    ),
-    "envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry": (
-        "envoy/extensions/common/ratelimit/v3/ratelimit.proto"
-    ),
-    "envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride": (
-        "envoy/extensions/common/ratelimit/v3/ratelimit.proto"
-    ),
-    "envoy.service.ratelimit.v3.RateLimitRequest": "envoy/service/ratelimit/v3/rls.proto",
-    "envoy.service.ratelimit.v3.RateLimitResponse": "envoy/service/ratelimit/v3/rls.proto",
-    "envoy.service.ratelimit.v3.RateLimitResponse.Code": "envoy/service/ratelimit/v3/rls.proto",
-    "envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus": (
-        "envoy/service/ratelimit/v3/rls.proto"
-    ),
-    "envoy.service.ratelimit.v3.RateLimitResponse.Quota": "envoy/service/ratelimit/v3/rls.proto",
-    "envoy.service.ratelimit.v3.RateLimitResponse.RateLimit": (
-        "envoy/service/ratelimit/v3/rls.proto"
-    ),
-    "envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit": (
-        "envoy/service/ratelimit/v3/rls.proto"
-    ),
-    "envoy.service.ratelimit.v3.RateLimitService": "envoy/service/ratelimit/v3/rls.proto",
-    "envoy.service.ratelimit.v3.RateLimitService.ShouldRateLimit": (
-        "envoy/service/ratelimit/v3/rls.proto"
-    ),
-    "envoy.type.v3.RateLimitUnit": "envoy/type/v3/ratelimit_unit.proto",
-    "google.protobuf.BoolValue": "google/protobuf/wrappers.proto",
-    "google.protobuf.BytesValue": "google/protobuf/wrappers.proto",
-    "google.protobuf.DoubleValue": "google/protobuf/wrappers.proto",
-    "google.protobuf.Duration": "google/protobuf/duration.proto",
-    "google.protobuf.FloatValue": "google/protobuf/wrappers.proto",
-    "google.protobuf.Int32Value": "google/protobuf/wrappers.proto",
-    "google.protobuf.Int64Value": "google/protobuf/wrappers.proto",
-    "google.protobuf.ListValue": "google/protobuf/struct.proto",
-    "google.protobuf.NullValue": "google/protobuf/struct.proto",
-    "google.protobuf.StringValue": "google/protobuf/wrappers.proto",
-    "google.protobuf.Struct": "google/protobuf/struct.proto",
-    "google.protobuf.Timestamp": "google/protobuf/timestamp.proto",
-    "google.protobuf.UInt32Value": "google/protobuf/wrappers.proto",
-    "google.protobuf.UInt64Value": "google/protobuf/wrappers.proto",
-    "google.protobuf.Value": "google/protobuf/struct.proto",
-    "grpc.health.v1.Health": "grpc/health/v1/health.proto",
-    "grpc.health.v1.Health.Check": "grpc/health/v1/health.proto",
-    "grpc.health.v1.Health.Watch": "grpc/health/v1/health.proto",
-    "grpc.health.v1.HealthCheckRequest": "grpc/health/v1/health.proto",
-    "grpc.health.v1.HealthCheckResponse": "grpc/health/v1/health.proto",
-    "grpc.health.v1.HealthCheckResponse.ServingStatus": "grpc/health/v1/health.proto",
-    "grpc.reflection.v1.ErrorResponse": "grpc/reflection/v1/reflection.proto",
-    "grpc.reflection.v1.ExtensionNumberResponse": "grpc/reflection/v1/reflection.proto",
-    "grpc.reflection.v1.ExtensionRequest": "grpc/reflection/v1/reflection.proto",
-    "grpc.reflection.v1.FileDescriptorResponse": "grpc/reflection/v1/reflection.proto",
-    "grpc.reflection.v1.ListServiceResponse": "grpc/reflection/v1/reflection.proto",
-    "grpc.reflection.v1.ServerReflection": "grpc/reflection/v1/reflection.proto",
-    "grpc.reflection.v1.ServerReflection.ServerReflectionInfo": (
-        "grpc/reflection/v1/reflection.proto"
-    ),
-    "grpc.reflection.v1.ServerReflectionRequest": "grpc/reflection/v1/reflection.proto",
-    "grpc.reflection.v1.ServerReflectionResponse": "grpc/reflection/v1/reflection.proto",
-    "grpc.reflection.v1.ServiceResponse": "grpc/reflection/v1/reflection.proto",
-    "grpc.reflection.v1alpha.ErrorResponse": "grpc/reflection/v1alpha/reflection.proto",
-    "grpc.reflection.v1alpha.ExtensionNumberResponse": "grpc/reflection/v1alpha/reflection.proto",
-    "grpc.reflection.v1alpha.ExtensionRequest": "grpc/reflection/v1alpha/reflection.proto",
-    "grpc.reflection.v1alpha.FileDescriptorResponse": "grpc/reflection/v1alpha/reflection.proto",
-    "grpc.reflection.v1alpha.ListServiceResponse": "grpc/reflection/v1alpha/reflection.proto",
-    "grpc.reflection.v1alpha.ServerReflection": "grpc/reflection/v1alpha/reflection.proto",
-    "grpc.reflection.v1alpha.ServerReflection.ServerReflectionInfo": (
-        "grpc/reflection/v1alpha/reflection.proto"
-    ),
-    "grpc.reflection.v1alpha.ServerReflectionRequest": "grpc/reflection/v1alpha/reflection.proto",
-    "grpc.reflection.v1alpha.ServerReflectionResponse": "grpc/reflection/v1alpha/reflection.proto",
-    "grpc.reflection.v1alpha.ServiceResponse": "grpc/reflection/v1alpha/reflection.proto",
-}
+SYMBOLS: dict[str, str] = {'envoy.config.core.v3.HeaderValue': 'envoy/config/core/v3/base.proto',
+ 'envoy.extensions.common.ratelimit.v3.RateLimitDescriptor': 'envoy/extensions/common/ratelimit/v3/ratelimit.proto',
+ 'envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry': 'envoy/extensions/common/ratelimit/v3/ratelimit.proto',
+ 'envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride': 'envoy/extensions/common/ratelimit/v3/ratelimit.proto',
+ 'envoy.service.ratelimit.v3.RateLimitRequest': 'envoy/service/ratelimit/v3/rls.proto',
+ 'envoy.service.ratelimit.v3.RateLimitResponse': 'envoy/service/ratelimit/v3/rls.proto',
+ 'envoy.service.ratelimit.v3.RateLimitResponse.Code': 'envoy/service/ratelimit/v3/rls.proto',
+ 'envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus': 'envoy/service/ratelimit/v3/rls.proto',
+ 'envoy.service.ratelimit.v3.RateLimitResponse.Quota': 'envoy/service/ratelimit/v3/rls.proto',
+ 'envoy.service.ratelimit.v3.RateLimitResponse.RateLimit': 'envoy/service/ratelimit/v3/rls.proto',
+ 'envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit': 'envoy/service/ratelimit/v3/rls.proto',
+ 'envoy.service.ratelimit.v3.RateLimitService': 'envoy/service/ratelimit/v3/rls.proto',
+ 'envoy.service.ratelimit.v3.RateLimitService.ShouldRateLimit': 'envoy/service/ratelimit/v3/rls.proto',
+ 'envoy.type.v3.RateLimitUnit': 'envoy/type/v3/ratelimit_unit.proto',
+ 'google.protobuf.BoolValue': 'google/protobuf/wrappers.proto',
+ 'google.protobuf.BytesValue': 'google/protobuf/wrappers.proto',
+ 'google.protobuf.DoubleValue': 'google/protobuf/wrappers.proto',
+ 'google.protobuf.Duration': 'google/protobuf/duration.proto',
+ 'google.protobuf.FloatValue': 'google/protobuf/wrappers.proto',
+ 'google.protobuf.Int32Value': 'google/protobuf/wrappers.proto',
+ 'google.protobuf.Int64Value': 'google/protobuf/wrappers.proto',
+ 'google.protobuf.ListValue': 'google/protobuf/struct.proto',
+ 'google.protobuf.NullValue': 'google/protobuf/struct.proto',
+ 'google.protobuf.StringValue': 'google/protobuf/wrappers.proto',
+ 'google.protobuf.Struct': 'google/protobuf/struct.proto',
+ 'google.protobuf.Timestamp': 'google/protobuf/timestamp.proto',
+ 'google.protobuf.UInt32Value': 'google/protobuf/wrappers.proto',
+ 'google.protobuf.UInt64Value': 'google/protobuf/wrappers.proto',
+ 'google.protobuf.Value': 'google/protobuf/struct.proto',
+ 'grpc.health.v1.Health': 'grpc/health/v1/health.proto',
+ 'grpc.health.v1.Health.Check': 'grpc/health/v1/health.proto',
+ 'grpc.health.v1.Health.Watch': 'grpc/health/v1/health.proto',
+ 'grpc.health.v1.HealthCheckRequest': 'grpc/health/v1/health.proto',
+ 'grpc.health.v1.HealthCheckResponse': 'grpc/health/v1/health.proto',
+ 'grpc.health.v1.HealthCheckResponse.ServingStatus': 'grpc/health/v1/health.proto',
+ 'grpc.reflection.v1.ErrorResponse': 'grpc/reflection/v1/reflection.proto',
+ 'grpc.reflection.v1.ExtensionNumberResponse': 'grpc/reflection/v1/reflection.proto',
+ 'grpc.reflection.v1.ExtensionRequest': 'grpc/reflection/v1/reflection.proto',
+ 'grpc.reflection.v1.FileDescriptorResponse': 'grpc/reflection/v1/reflection.proto',
+ 'grpc.reflection.v1.ListServiceResponse': 'grpc/reflection/v1/reflection.proto',
+ 'grpc.reflection.v1.ServerReflection': 'grpc/reflection/v1/reflection.proto',
+ 'grpc.reflection.v1.ServerReflection.ServerReflectionInfo': 'grpc/reflection/v1/reflection.proto',
+ 'grpc.reflection.v1.ServerReflectionRequest': 'grpc/reflection/v1/reflection.proto',
+ 'grpc.reflection.v1.ServerReflectionResponse': 'grpc/reflection/v1/reflection.proto',
+ 'grpc.reflection.v1.ServiceResponse': 'grpc/reflection/v1/reflection.proto',
+ 'grpc.reflection.v1alpha.ErrorResponse': 'grpc/reflection/v1alpha/reflection.proto',
+ 'grpc.reflection.v1alpha.ExtensionNumberResponse': 'grpc/reflection/v1alpha/reflection.proto',
+ 'grpc.reflection.v1alpha.ExtensionRequest': 'grpc/reflection/v1alpha/reflection.proto',
+ 'grpc.reflection.v1alpha.FileDescriptorResponse': 'grpc/reflection/v1alpha/reflection.proto',
+ 'grpc.reflection.v1alpha.ListServiceResponse': 'grpc/reflection/v1alpha/reflection.proto',
+ 'grpc.reflection.v1alpha.ServerReflection': 'grpc/reflection/v1alpha/reflection.proto',
+ 'grpc.reflection.v1alpha.ServerReflection.ServerReflectionInfo': 'grpc/reflection/v1alpha/reflection.proto',
+ 'grpc.reflection.v1alpha.ServerReflectionRequest': 'grpc/reflection/v1alpha/reflection.proto',
+ 'grpc.reflection.v1alpha.ServerReflectionResponse': 'grpc/reflection/v1alpha/reflection.proto',
+ 'grpc.reflection.v1alpha.ServiceResponse': 'grpc/reflection/v1alpha/reflection.proto'}

@@ -1,4 +1,4 @@
-"""Tally: what came back, and how long it took.
+"""Counts: what came back, and how long it took.
 
 A latency is counted in a cell. Up to 4 ms cells are a microsecond wide, and above that no
 wider than a 2048th of the latency: percentiles are right to a twentieth of a per cent, in
@@ -17,7 +17,7 @@ _BITS = 11
 _FINE = 1 << (_BITS + 1)
 
 
-class Tally:
+class Counts:
     """Counts answers. ``by_key`` is for those who want to know how accurate they are."""
 
     def __init__(self, keys: int) -> None:

@@ -1,4 +1,4 @@
-"""The drive: decides when each request is sent, and on which connection.
+"""The scheduler decides when each request is sent, and on which connection.
 
 Closed, without a rate: every connection has as many requests under way as it may, and sends
 the next when an answer comes. Open, with a rate: the n-th request is due at n/rate, and goes
@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.loadgen.counts import Counts
 from penstock.loadgen.load import Load
-from penstock.loadgen.tally import Tally
 
 # Requests that are due are sent so often.
 TICK = 0.001
@@ -32,12 +32,12 @@ class Connection(Protocol):
         """How many more requests it takes now."""
 
     def send(self, requests: list[tuple[int, float]]) -> None:
-        """Keys, and when they were due. The answers go to the drive."""
+        """Keys, and when they were due. The answers go to the scheduler."""
 
     def close(self) -> None: ...
 
 
-Connect = Callable[["Drive"], Awaitable[Connection]]
+Connect = Callable[["Scheduler"], Awaitable[Connection]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Run:
     """What a load came to."""
 
     load: Load
-    tally: Tally
+    counts: Counts
     seconds: float  # from the first request to the last answer
     unsent: int  # due, and never sent
     unanswered: int
@@ -53,13 +53,13 @@ class Run:
     trouble: str = ""  # why it could not start
 
 
-class Drive:
+class Scheduler:
     """One run."""
 
     def __init__(self, load: Load, connect: Connect) -> None:
         self.load = load
         self._connect = connect
-        self.tally = Tally(load.keys)
+        self.counts = Counts(load.keys)
         self.now = time.perf_counter
         self.stopping = False
         self._choices = load.choices()
@@ -79,7 +79,7 @@ class Drive:
                 each.close()
             text = str(error) or f"no connection in {PATIENCE:g} s"
             told = os.strerror(error.errno) if error.errno else text
-            return Run(load, self.tally, 0.0, 0, 0, 0.0, told)
+            return Run(load, self.counts, 0.0, 0, 0, 0.0, told)
         cpu, start = time.process_time(), self.now()
         if load.rate is None:
             for connection in [*self._connections]:
@@ -100,7 +100,7 @@ class Drive:
         for connection in [*self._connections]:
             connection.close()
         await asyncio.sleep(0)
-        return Run(load, self.tally, seconds, unsent, unanswered, cpu)
+        return Run(load, self.counts, seconds, unsent, unanswered, cpu)
 
     async def _open(self, start: float, rate: float) -> None:
         load = self.load
@@ -135,10 +135,10 @@ class Drive:
                 rooms.append((connection, room - count))
 
     def _send(self, connection: Connection, requests: list[tuple[int, float]]) -> None:
-        tally = self.tally
-        tally.sent += len(requests)
+        counts = self.counts
+        counts.sent += len(requests)
         for key, _ in requests:
-            tally.asked_by_key[key] += 1
+            counts.asked_by_key[key] += 1
         connection.send(requests)
 
     def _next(self, due: float) -> tuple[int, float]:
@@ -148,7 +148,7 @@ class Drive:
 
     @property
     def _under_way(self) -> int:
-        return self.tally.sent - self.tally.answers - sum(self.tally.errors.values())
+        return self.counts.sent - self.counts.answers - sum(self.counts.errors.values())
 
     # From the connections ------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Drive:
             return
         self._connections.remove(connection)
         for _ in range(under_way):
-            self.tally.failed(why)
+            self.counts.failed(why)
         if not self.stopping:
             task = asyncio.get_running_loop().create_task(self._again())
             self._reconnecting.add(task)
