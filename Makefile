@@ -80,9 +80,9 @@ fuzz: .make/penstock
 soak: .make/penstock
 	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q tests/properties
 	PENSTOCK_KILLS=5000 $(BIN)/pytest -q -s tests/stores/test_shared_processes.py
-	PENSTOCK_KILLS=1000 $(BIN)/pytest -q -s tests/concurrency/test_concurrency_processes.py
+	PENSTOCK_KILLS=1000 $(BIN)/pytest -q -s tests/concurrency/test_slot_processes.py
 	$(BIN)/python tests/server/soak.py --minutes 30
-	PENSTOCK_ROUNDS=1000 $(BIN)/pytest -q -s tests/concurrency/test_concurrency_chaos.py
+	PENSTOCK_ROUNDS=1000 $(BIN)/pytest -q -s tests/concurrency/test_slot_chaos.py
 
 # Exact versions, from the ranges in pyproject.toml; run it to move them.
 lock: .make/venv

@@ -1,6 +1,6 @@
-"""The rules of the line a second time, written from the reference page, slowly and plainly.
+"""The policy of the queue a second time, written from the reference page, slowly and plainly.
 
-Lists and sorting, everything worked out anew each time. `WatchedRoom` holds each step of
+Lists and sorting, everything worked out anew each time. `WatchedQueue` holds each step of
 the real thing against it.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from penstock.concurrency.line import Place, Stage
-from penstock.concurrency.room import Room
-from penstock.concurrency.rules import Rules
+from penstock.concurrency.fair_queue import SlotWaiter, Stage
+from penstock.concurrency.queue_policy import QueuePolicy
+from penstock.concurrency.waiting_queue import WaitingQueue
 
 
 @dataclass
@@ -26,13 +26,13 @@ class Options:
     shares: dict[int, float] | None = None
 
 
-class NaiveRoom:
-    """Who is in, who waits: two lists of places."""
+class NaiveQueue:
+    """Who is in, who waits: two lists of waiters."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.inside: list[Place] = []
-        self.waiting: list[Place] = []
+        self.inside: list[SlotWaiter] = []
+        self.waiting: list[SlotWaiter] = []
         # Of those with one `by`: when they last got a slot, and as which happening.
         self.last_slot: dict[Any, tuple[int, int]] = {}
 
@@ -41,10 +41,10 @@ class NaiveRoom:
         named = sorted(other for other in shares if other >= priority)
         return not named or len(self.inside) < math.ceil(Fraction(str(shares[named[0]])) * limit)
 
-    def rank(self, place: Place) -> tuple[int, int]:
-        return place.arrived - place.priority * self.options.patience, place.number
+    def rank(self, waiter: SlotWaiter) -> tuple[int, int]:
+        return waiter.arrived - waiter.priority * self.options.patience, waiter.number
 
-    def next(self, limit: int) -> Place | None:
+    def next(self, limit: int) -> SlotWaiter | None:
         """Whose turn it is."""
         if len(self.inside) >= limit:
             return None
@@ -54,89 +54,89 @@ class NaiveRoom:
         if not may or not self.options.fair:
             return may[0] if may else None
         firsts = {}
-        for place in reversed(may):
-            firsts[place.by] = place
+        for waiter in reversed(may):
+            firsts[waiter.by] = waiter
         return min(firsts.values(), key=self.turn)
 
-    def turn(self, place: Place) -> tuple[int, int]:
-        """With ``fair``: the party's place in the line, less priority, more slots held."""
-        held = sum(other.by == place.by for other in self.inside)
-        began = max((place.arrived, place.number), self.last_slot.get(place.by, (0, 0)))
-        return began[0] - (place.priority - held) * self.options.patience, began[1]
+    def turn(self, waiter: SlotWaiter) -> tuple[int, int]:
+        """With ``fair``: the group's waiter in the queue, less priority, more slots held."""
+        held = sum(other.by == waiter.by for other in self.inside)
+        began = max((waiter.arrived, waiter.number), self.last_slot.get(waiter.by, (0, 0)))
+        return began[0] - (waiter.priority - held) * self.options.patience, began[1]
 
-    def one_too_many(self) -> Place:
-        """Who has to leave the line."""
+    def one_too_many(self) -> SlotWaiter:
+        """Who has to leave the queue."""
         if not self.options.fair:
             return max(self.waiting, key=self.rank)
-        parties = {place.by for place in self.waiting}
-        sizes = {by: sum(p.by == by for p in self.waiting) for by in parties}
+        groups = {waiter.by for waiter in self.waiting}
+        sizes = {by: sum(p.by == by for p in self.waiting) for by in groups}
         longest = [p for p in self.waiting if sizes[p.by] == max(sizes.values())]
         return max(longest, key=self.rank)
 
-    def went_in(self, place: Place, when: int, number: int) -> None:
-        if place in self.waiting:
-            self.waiting.remove(place)
-        self.inside.append(place)
-        self.last_slot[place.by] = when, number
+    def went_in(self, waiter: SlotWaiter, when: int, number: int) -> None:
+        if waiter in self.waiting:
+            self.waiting.remove(waiter)
+        self.inside.append(waiter)
+        self.last_slot[waiter.by] = when, number
 
-    def left(self, place: Place) -> None:
-        for places in (self.inside, self.waiting):
-            if place in places:
-                places.remove(place)
+    def left(self, waiter: SlotWaiter) -> None:
+        for waiters in (self.inside, self.waiting):
+            if waiter in waiters:
+                waiters.remove(waiter)
         self.forget()
 
     def forget(self) -> None:
-        here = {place.by for place in (*self.inside, *self.waiting)}
+        here = {waiter.by for waiter in (*self.inside, *self.waiting)}
         self.last_slot = {by: when for by, when in self.last_slot.items() if by in here}
 
 
-def watched_rooms(options: Options, seen: list[str] | None = None) -> type[Room]:
-    """A kind of room that does as `Room`, and asserts that the naive one would do the same."""
+def watched_queues(options: Options, seen: list[str] | None = None) -> type[WaitingQueue]:
+    """A `WaitingQueue` that asserts at each step that the naive one would do the same."""
 
-    class WatchedRoom(Room):
-        __slots__ = ("naive", "rules")
+    class WatchedQueue(WaitingQueue):
+        __slots__ = ("naive", "policy")
 
-        def __init__(self, rules: Rules) -> None:
-            super().__init__(rules)
-            self.rules = rules
-            self.naive = NaiveRoom(options)
+        def __init__(self, policy: QueuePolicy) -> None:
+            super().__init__(policy)
+            self.policy = policy
+            self.naive = NaiveQueue(options)
 
-        def admit(self, place: Place, now: int) -> None:
-            limit = self.rules.limit
-            if place.stage is Stage.WAITING:
-                assert self.naive.next(limit) is place, "not its turn"
+        def admit(self, waiter: SlotWaiter, now: int) -> None:
+            limit = self.policy.limit
+            if waiter.stage is Stage.WAITING:
+                assert self.naive.next(limit) is waiter, "not its turn"
                 if seen is not None:
-                    seen.append("from the line")
+                    seen.append("from the queue")
             else:
                 assert self.naive.next(limit) is None, "others are before it"
                 assert self.running < limit, "there is no slot"
-                assert self.naive.may_go_in(place.priority, limit), "there is no slot for it"
-            super().admit(place, now)
-            self.naive.went_in(place, self._latest, self._numbers)
+                assert self.naive.may_go_in(waiter.priority, limit), "there is no slot for it"
+            super().admit(waiter, now)
+            self.naive.went_in(waiter, self._latest, self._numbers)
             assert len(self.inside) <= limit, "more than may be inside"
 
-        def fill(self, limit: int, now: int) -> list[Place]:
+        def fill(self, limit: int, now: int) -> list[SlotWaiter]:
             entered = super().fill(limit, now)
             assert self.naive.next(limit) is None, "a slot is free, and somebody waits for it"
             return entered
 
-        def join(self, place: Place) -> Place | None:
-            self.naive.waiting.append(place)
-            pushed = super().join(place)
+        def join(self, waiter: SlotWaiter) -> SlotWaiter | None:
+            self.naive.waiting.append(waiter)
+            pushed = super().join(waiter)
             if len(self.naive.waiting) > options.waiting:
                 assert self.naive.one_too_many() is pushed
                 self.naive.left(pushed)
                 if seen is not None:
-                    seen.append("pushed out" if pushed is not place else "full")
+                    seen.append("pushed out" if pushed is not waiter else "full")
             else:
                 assert pushed is None
             return pushed
 
-        def leave(self, place: Place) -> bool:
-            self.naive.left(place)
-            had_slot = super().leave(place)
+        def leave(self, waiter: SlotWaiter) -> bool:
+            self.naive.left(waiter)
+            had_slot = super().leave(waiter)
             assert self.inside == set(self.naive.inside)
-            assert len(self.line) == len(self.naive.waiting)
+            assert len(self.waiting) == len(self.naive.waiting)
             return had_slot
 
-    return WatchedRoom
+    return WatchedQueue

@@ -99,10 +99,10 @@ def test_how_they_are_shown() -> None:
 
 @pytest.mark.parametrize("kind", [NoSlot, LineFull, WaitedTooLong])
 def test_errors_come_back_from_other_processes(kind: type[NoSlot]) -> None:
-    error = pickle.loads(pickle.dumps(kind("transcode", 4, 7, "the line is full")))
+    error = pickle.loads(pickle.dumps(kind("transcode", 4, 7, "the queue is full")))
     assert type(error) is kind
     assert (error.key, error.running, error.waiting) == ("transcode", 4, 7)
-    assert str(error) == "no slot for 'transcode', 4 running, 7 waiting: the line is full"
+    assert str(error) == "no slot for 'transcode', 4 running, 7 waiting: the queue is full"
     assert isinstance(error, TimeoutError) is (kind is WaitedTooLong)
 
 
@@ -122,7 +122,7 @@ def test_a_slot_and_what_is_known_of_it() -> None:
                 limiter.slot("a", timeout=0).__enter__()
             assert (refused.value.running, refused.value.waiting) == (2, 0)
     assert limiter.state("a") == State(2, 0, 0)
-    assert limiter._desk.rooms == {}
+    assert limiter._slots.queues == {}
 
 
 def test_without_a_line_all_are_refused_at_once() -> None:
@@ -217,7 +217,7 @@ def test_threads_are_never_more_than_the_limit() -> None:
         assert not thread.is_alive(), "somebody waits for a slot that was lost"
     assert (inside, most) == (0, 3)
     assert refused
-    assert limiter._desk.rooms == {}
+    assert limiter._slots.queues == {}
 
 
 def test_an_interrupted_thread_leaves_the_line() -> None:

@@ -1,4 +1,4 @@
-"""What the processes of test_concurrency_processes.py do. Lines go to a file or to stdout."""
+"""What the processes of test_slot_processes.py do. Lines go to a file or to stdout."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.clock import Clock
 from penstock.concurrency.decorate import By
-from penstock.concurrency.desk import State
 from penstock.concurrency.limiter import EVERYBODY, ConcurrencyLimiter
-from penstock.concurrency.rules import NORMAL
+from penstock.concurrency.local_slots import State
+from penstock.concurrency.queue_policy import NORMAL
 from penstock.concurrency.size import Size
 from penstock.concurrency.slot import AsyncSlot
 from penstock.durations import Duration
@@ -28,7 +28,7 @@ class AsyncConcurrencyLimiter:
     """`ConcurrencyLimiter` for tasks: the same options, ``async with`` instead of ``with``.
 
     A task may be cancelled at any point, also in the moment in which it is handed its slot:
-    no slot is lost, and the next in the line gets it. One limiter may serve several event
+    no slot is lost, and the next in the queue gets it. One limiter may serve several event
     loops.
     """
 

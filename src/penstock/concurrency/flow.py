@@ -2,8 +2,8 @@
 
 A flow is a generator. It yields what it needs done, a `Pause` or an `Ask` of the shared
 store, and two small drivers do it, one blocking, one awaiting. A flow holds nothing: who
-is interrupted, at whatever point, takes the place to the desk, which knows what it has at
-that moment, a place in the line or the slot that it was handed just before.
+is interrupted, at whatever point, takes the waiter to the slots, which knows what it has at
+that moment, a waiter in the queue or the slot that it was handed just before.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from penstock.clock import Clock, MonotonicClock, WallClock
-from penstock.concurrency.desk import Desk
-from penstock.concurrency.line import Place, Stage
+from penstock.concurrency.fair_queue import SlotWaiter, Stage
+from penstock.concurrency.local_slots import LocalSlots
 from penstock.drivers import await_call
 from penstock.line import TaskTicket, ThreadTicket, Ticket
 
@@ -23,7 +23,7 @@ from penstock.line import TaskTicket, ThreadTicket, Ticket
 class Ask:
     """Ask the shared store for a slot, and hand out what it says; for how long not to ask."""
 
-    place: Place
+    waiter: SlotWaiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +38,29 @@ class Pause:
 Flow = Generator[Ask | Pause, int | None, None]
 
 
-def wait(desk: Desk, place: Place, timeout: int | None) -> Flow:
-    """Until it has its slot. It has come to the desk and was not let in at once."""
-    clock, ticket = desk.clock, place.ticket
+def wait(slots: LocalSlots, waiter: SlotWaiter, timeout: int | None) -> Flow:
+    """Until it has its slot. It has come to the slots and was not let in at once."""
+    clock, ticket = slots.clock, waiter.ticket
     assert ticket is not None
     pause: int | None
     while True:
         pause = None
-        if place.asks and place.stage in (Stage.NEW, Stage.WAITING):
-            pause = yield Ask(place)
-        if place.stage is Stage.RUNNING:
+        if waiter.asks and waiter.stage in (Stage.NEW, Stage.WAITING):
+            pause = yield Ask(waiter)
+        if waiter.stage is Stage.RUNNING:
             return
-        if place.stage is not Stage.WAITING:
-            raise desk.refusal(place)
+        if waiter.stage is not Stage.WAITING:
+            raise slots.refusal(waiter)
         if timeout is not None:
-            waited = clock.now() - place.arrived
+            waited = clock.now() - waiter.arrived
             if waited >= timeout:
-                desk.give_up(place, waited)
+                slots.give_up(waiter, waited)
                 continue
             pause = timeout - waited if pause is None else min(pause, timeout - waited)
         yield Pause(clock, ticket, pause)
 
 
-def drive(desk: Desk, flow: Flow) -> None:
+def drive(slots: LocalSlots, flow: Flow) -> None:
     """Run a flow to its end, blocking."""
     answer: int | None = None
     try:
@@ -68,14 +68,14 @@ def drive(desk: Desk, flow: Flow) -> None:
             step = flow.send(answer)
             answer = None
             if isinstance(step, Ask):
-                answer = desk.ask(step.place)
+                answer = slots.ask(step.waiter)
             else:
                 _sleep(step)
     except StopIteration:
         return
 
 
-async def drive_async(desk: Desk, flow: Flow) -> None:
+async def drive_async(slots: LocalSlots, flow: Flow) -> None:
     """Run a flow to its end, suspending."""
     answer: int | None = None
     try:
@@ -83,7 +83,7 @@ async def drive_async(desk: Desk, flow: Flow) -> None:
             step = flow.send(answer)
             answer = None
             if isinstance(step, Ask):
-                answer = await desk.ask_async(step.place)
+                answer = await slots.ask_async(step.waiter)
             else:
                 await _sleep_async(step)
     except StopIteration:

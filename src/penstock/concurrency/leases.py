@@ -101,12 +101,12 @@ class Requests:
     def new_id(self) -> str:
         return f"{self._process}:{next(self._numbers)}"
 
-    def ask(self, lease: Lease, stay: int, number: int, rooms: Iterable[int]) -> Request:
-        """For a slot; ``number`` is of the class, ``rooms`` what each class may use.
+    def ask(self, lease: Lease, stay: int, number: int, capacities: Iterable[int]) -> Request:
+        """For a slot; ``number`` is of the class, ``capacities`` what each class may use.
 
         If there is none, the process stands in the fleet's line for another ``stay``.
         """
-        args = ("ask", lease.id, self._length, self._process, stay // 1000, number + 1, *rooms)
+        args = ("ask", lease.id, self._length, self._process, stay // 1000, number + 1, *capacities)
         return Request(self._names(lease.key), args)
 
     def renew(self, key: str, ids: Iterable[str], verb: str = "renew") -> Request:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.clock import MONOTONIC, Clock
 from penstock.concurrency.decorate import By, in_slots
-from penstock.concurrency.desk import Desk, State
-from penstock.concurrency.rules import NORMAL, Rules, check_priority
+from penstock.concurrency.local_slots import LocalSlots, State
+from penstock.concurrency.queue_policy import NORMAL, QueuePolicy, check_priority
 from penstock.concurrency.size import Size
 from penstock.concurrency.slot import AsyncSlot, Slot
 from penstock.durations import Duration
@@ -29,10 +29,10 @@ EVERYBODY = "all"
 
 
 class ConcurrencyLimiter:
-    """At most ``limit`` run at once for each key; more may wait in a line.
+    """At most ``limit`` run at once for each key; more may wait in a queue.
 
     - ``limit``: a number, or a `Size` that adapts
-    - ``waiting``: how many may stand in the line of a key; whoever comes then is refused
+    - ``waiting``: how many may wait in the queue of a key; whoever comes then is refused
     - ``patience``: so many seconds of waiting are worth one step of priority
     - ``fair``: those with different ``by`` take turns
     - ``shares``: which part of the slots a priority may use, as ``{LOW: 0.5, NORMAL: 0.9}``
@@ -58,13 +58,13 @@ class ConcurrencyLimiter:
         share: float | None = None,
         clock: Clock | None = None,
     ) -> None:
-        rules = Rules(limit, waiting, patience, fair, shares)
+        policy = QueuePolicy(limit, waiting, patience, fair, shares)
         self._hooks = Hooks()
         clock = check_clock(clock) or MONOTONIC
         if store is None:
-            self._desk = Desk(rules, clock)
+            self._slots = LocalSlots(policy, clock)
         else:
-            self._desk = _shared_desk(rules, clock, store, lease, on_failure, share, self._hooks)
+            self._slots = _redis_slots(policy, clock, store, lease, on_failure, share, self._hooks)
         _limiters.add(self)
 
     def slot(
@@ -77,11 +77,11 @@ class ConcurrencyLimiter:
     ) -> Slot:
         """``with concurrency.slot(key):`` runs the block in a slot, or raises `NoSlot`.
 
-        It waits in the line for ``timeout`` seconds, or as long as it takes; with 0 it does
-        not wait. `LineFull` says that there was no place or no time to wait,
+        It waits in the queue for ``timeout`` seconds, or as long as it takes; with 0 it does
+        not wait. `LineFull` says that there was no waiter or no time to wait,
         `WaitedTooLong` that the time was up.
         """
-        return Slot(self._desk, *_checked(key, priority, by, timeout))
+        return Slot(self._slots, *_checked(key, priority, by, timeout))
 
     def limit(
         self,
@@ -107,7 +107,7 @@ class ConcurrencyLimiter:
 
     def state(self, key: str = EVERYBODY) -> State:
         """How many run and wait now, in this process, and how many may run at once."""
-        return self._desk.state(check_key(key))
+        return self._slots.state(check_key(key))
 
     def subscribe(self, hook: Hook) -> None:
         """Have ``hook`` called with what happens to shared slots: see `penstock.events`."""
@@ -123,11 +123,11 @@ class ConcurrencyLimiter:
         Nothing is shared without a ``store``, and then there is nothing to close. The store
         is its owner's to close.
         """
-        self._desk.close()
+        self._slots.close()
 
     async def close_async(self) -> None:
         """The same for the connections of this event loop."""
-        await self._desk.close_async()
+        await self._slots.close_async()
 
     def __enter__(self) -> ConcurrencyLimiter:
         return self
@@ -141,12 +141,12 @@ class ConcurrencyLimiter:
         self.close()
 
     def __repr__(self) -> str:
-        return f"ConcurrencyLimiter({self._desk!r})"
+        return f"ConcurrencyLimiter({self._slots!r})"
 
     def _slot_async(
         self, key: str, priority: int, by: Hashable, timeout: float | None
     ) -> AsyncSlot:
-        return AsyncSlot(self._desk, *_checked(key, priority, by, timeout))
+        return AsyncSlot(self._slots, *_checked(key, priority, by, timeout))
 
 
 def _checked(
@@ -159,19 +159,19 @@ def _checked(
     return check_key(key), check_priority(priority), by, timeout_ns(timeout)
 
 
-def _shared_desk(
-    rules: Rules,
+def _redis_slots(
+    policy: QueuePolicy,
     clock: Clock,
     store: Store,
     lease: Duration,
     on_failure: str,
     share: float | None,
     hooks: Hooks,
-) -> Desk:
+) -> LocalSlots:
     # Here, as redis-py is needed by those only who have a store.
-    from penstock.concurrency.shared import shared_desk
+    from penstock.concurrency.redis_slots import redis_slots
 
-    return shared_desk(rules, clock, store, lease, on_failure, share, hooks)
+    return redis_slots(policy, clock, store, lease, on_failure, share, hooks)
 
 
 _limiters: weakref.WeakSet[ConcurrencyLimiter] = weakref.WeakSet()
@@ -179,7 +179,7 @@ _limiters: weakref.WeakSet[ConcurrencyLimiter] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for limiter in [*_limiters]:
-        limiter._desk.start_over()
+        limiter._slots.start_over()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from types import TracebackType
 
-from penstock.concurrency.desk import Desk
+from penstock.concurrency.fair_queue import SlotWaiter
 from penstock.concurrency.flow import drive, drive_async, wait
 from penstock.concurrency.leases import Lease
-from penstock.concurrency.line import Place
+from penstock.concurrency.local_slots import LocalSlots
 from penstock.errors import PenstockError
 from penstock.line import TaskTicket, ThreadTicket
 
@@ -16,20 +16,20 @@ from penstock.line import TaskTicket, ThreadTicket
 class Hold:
     """A slot that is held: what ``with concurrency.slot(...) as hold`` gives."""
 
-    __slots__ = ("_place",)
+    __slots__ = ("_waiter",)
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, waiter: SlotWaiter) -> None:
+        self._waiter = waiter
 
     @property
     def key(self) -> str:
         """Whose slot it is."""
-        return self._place.key
+        return self._waiter.key
 
     @property
     def waited(self) -> float:
-        """Seconds from asking for the slot to getting it."""
-        return max(0, self._place.began - self._place.arrived) / 1e9
+        """Seconds from poller for the slot to getting it."""
+        return max(0, self._waiter.began - self._waiter.arrived) / 1e9
 
     @property
     def lost(self) -> bool:
@@ -38,13 +38,13 @@ class Hold:
         Its lease ran out before it could be renewed, because the store or this process did
         not answer. Once lost it stays so. Slots of one process are never lost.
         """
-        lease = self._place.lease
+        lease = self._waiter.lease
         return lease is not None and lease.lost
 
     @property
     def degraded(self) -> bool:
         """Whether a shared slot was given out by the failure policy, and is not counted yet."""
-        lease = self._place.lease
+        lease = self._waiter.lease
         return lease is not None and not lease.counted
 
     def drop(self) -> None:
@@ -52,7 +52,7 @@ class Hold:
 
         A ``TimeoutError`` that leaves the block says the same.
         """
-        self._place.dropped = True
+        self._waiter.dropped = True
 
     def __repr__(self) -> str:
         lost = " lost" if self.lost else ""
@@ -62,45 +62,45 @@ class Hold:
 class _Block:
     """What both kinds have in common."""
 
-    __slots__ = ("_by", "_desk", "_key", "_place", "_priority", "_timeout")
+    __slots__ = ("_by", "_key", "_priority", "_slots", "_timeout", "_waiter")
 
     def __init__(
-        self, desk: Desk, key: str, priority: int, by: Hashable, timeout: int | None
+        self, slots: LocalSlots, key: str, priority: int, by: Hashable, timeout: int | None
     ) -> None:
-        self._desk = desk
+        self._slots = slots
         self._key = key
         self._priority = priority
         self._by = by
         self._timeout = timeout
-        self._place: Place | None = None
+        self._waiter: SlotWaiter | None = None
 
-    def _new_place(self) -> Place:
-        if self._place is not None:
+    def _new_waiter(self) -> SlotWaiter:
+        if self._waiter is not None:
             raise PenstockError(
                 f"this slot of {self._key!r} is held already: call slot() for another one"
             )
-        return Place(self._key, self._priority, self._by, may_wait=self._timeout != 0)
+        return SlotWaiter(self._key, self._priority, self._by, may_wait=self._timeout != 0)
 
-    def _abandon(self, place: Place) -> None:
+    def _abandon(self, waiter: SlotWaiter) -> None:
         """Out of wherever it is, when entering was interrupted or refused."""
-        lease = self._desk.leave(place)
+        lease = self._slots.leave(waiter)
         if lease is not None:
-            self._desk.give_back_later(lease)
+            self._slots.give_back_later(lease)
 
     def _let_go(self, error: BaseException | None) -> Lease | None:
         """Out of the slot. A run that ended by an error of its own says nothing about load."""
-        place = self._place
-        if place is None:
+        waiter = self._waiter
+        if waiter is None:
             return None
         if isinstance(error, TimeoutError):
-            place.dropped = True
+            waiter.dropped = True
         try:
-            return self._desk.leave(place, recorded=error is None or place.dropped)
+            return self._slots.leave(waiter, recorded=error is None or waiter.dropped)
         except BaseException:
-            self._desk.leave(place)  # a Ctrl-C may have come before it was out
+            self._slots.leave(waiter)  # a Ctrl-C may have come before it was out
             raise
         finally:
-            self._place = None
+            self._waiter = None
 
 
 class Slot(_Block):
@@ -109,16 +109,16 @@ class Slot(_Block):
     __slots__ = ()
 
     def __enter__(self) -> Hold:
-        place = self._new_place()
+        waiter = self._new_waiter()
         try:
-            if not self._desk.enter(place, ThreadTicket):
-                drive(self._desk, wait(self._desk, place, self._timeout))
-            self._place = place
+            if not self._slots.enter(waiter, ThreadTicket):
+                drive(self._slots, wait(self._slots, waiter, self._timeout))
+            self._waiter = waiter
         except BaseException:
-            self._place = None
-            self._abandon(place)
+            self._waiter = None
+            self._abandon(waiter)
             raise
-        return Hold(place)
+        return Hold(waiter)
 
     def __exit__(
         self,
@@ -128,7 +128,7 @@ class Slot(_Block):
     ) -> None:
         lease = self._let_go(error)
         if lease is not None:
-            self._desk.give_back(lease)
+            self._slots.give_back(lease)
 
 
 class AsyncSlot(_Block):
@@ -137,16 +137,16 @@ class AsyncSlot(_Block):
     __slots__ = ()
 
     async def __aenter__(self) -> Hold:
-        place = self._new_place()
+        waiter = self._new_waiter()
         try:
-            if not self._desk.enter(place, TaskTicket):
-                await drive_async(self._desk, wait(self._desk, place, self._timeout))
-            self._place = place
+            if not self._slots.enter(waiter, TaskTicket):
+                await drive_async(self._slots, wait(self._slots, waiter, self._timeout))
+            self._waiter = waiter
         except BaseException:
-            self._place = None
-            self._abandon(place)
+            self._waiter = None
+            self._abandon(waiter)
             raise
-        return Hold(place)
+        return Hold(waiter)
 
     async def __aexit__(
         self,
@@ -156,4 +156,4 @@ class AsyncSlot(_Block):
     ) -> None:
         lease = self._let_go(error)
         if lease is not None:
-            await self._desk.give_back_async(lease)
+            await self._slots.give_back_async(lease)

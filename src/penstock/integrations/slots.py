@@ -7,7 +7,7 @@ from inspect import isawaitable
 from typing import Any, NamedTuple
 
 from penstock.concurrency import NORMAL
-from penstock.concurrency.rules import check_priority
+from penstock.concurrency.queue_policy import check_priority
 from penstock.errors import LineFull, NoSlot, WaitedTooLong
 from penstock.integrations import http
 from penstock.integrations.descriptors import no_waiting

@@ -1,6 +1,6 @@
 """A thousand tasks that are cancelled, run out of time and fail, at random.
 
-In every step the line does as the second implementation says, no more are inside than may
+In every step the queue does as the second implementation says, no more are inside than may
 be, and at the end of each round nobody holds or awaits anything. ``PENSTOCK_ROUNDS=10000``
 is the long form.
 """
@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from concurrency.naive import Options, watched_rooms
+from concurrency.naive import Options, watched_queues
 from penstock import errors
-from penstock.concurrency import AsyncConcurrencyLimiter, desk
+from penstock.concurrency import AsyncConcurrencyLimiter, local_slots
 from penstock.testing import FakeClock
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "8"))
@@ -67,7 +67,7 @@ class Chaos:
             if error is not None:
                 raise error
         assert self.inside == {"a": 0, "b": 0}
-        assert self.limiter._limiter._desk.rooms == {}, "somebody who has gone is remembered"
+        assert self.limiter._limiter._slots.queues == {}, "somebody who has gone is remembered"
 
     async def work(self) -> None:
         chance = self.chance
@@ -105,7 +105,7 @@ class Chaos:
             self.inside[key] -= 1
 
     async def cancel_some(self) -> None:
-        """Those in the line or inside, at any time; also just as a slot is handed on."""
+        """Those in the queue or inside, at any time; also just as a slot is handed on."""
         for _ in range(TASKS // 4):
             if self.chance.random() < 0.5:
                 await self.clock.sleep_async(self.chance.random() * 0.01)
@@ -124,7 +124,7 @@ class Chaos:
 def test_chaos(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     counts: dict[str, int] = {}
-    monkeypatch.setattr(desk, "Room", watched_rooms(KINDS[kind], seen))
+    monkeypatch.setattr(local_slots, "WaitingQueue", watched_queues(KINDS[kind], seen))
     for number in range(kind, max(ROUNDS, len(KINDS)), len(KINDS)):
         chaos = Chaos(number, KINDS[kind])
         asyncio.run(chaos.run())
@@ -134,7 +134,7 @@ def test_chaos(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts.keys() == {
         "ran", "cancelled", "LineFull", "WaitedTooLong", "TimeoutError", "ZeroDivisionError"
     }, "not everything happened"  # fmt: skip
-    assert {"from the line", "pushed out", "full"} == set(seen)
+    assert {"from the queue", "pushed out", "full"} == set(seen)
 
 
 async def test_the_size_hears_of_every_run_that_says_something_about_load() -> None:

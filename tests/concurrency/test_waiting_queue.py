@@ -1,4 +1,4 @@
-"""The order of the line: tables, and every step against a second implementation."""
+"""The order of the queue: tables, and every step against a second implementation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from concurrency.naive import Options, watched_rooms
+from concurrency.naive import Options, watched_queues
 from penstock.concurrency import HIGH, LOW, NORMAL
-from penstock.concurrency.line import Place, Stage
-from penstock.concurrency.room import Room
-from penstock.concurrency.rules import Rules
+from penstock.concurrency.fair_queue import SlotWaiter, Stage
+from penstock.concurrency.queue_policy import QueuePolicy
+from penstock.concurrency.waiting_queue import WaitingQueue
 
 SECOND = 10**9
 
@@ -26,28 +26,28 @@ def served(
 
     Each arrival is (seconds, priority, by). Who was served, in order; who was turned away.
     """
-    rules = Rules(1, waiting, **options)
-    room, names, refused = Room(rules), {}, []
-    running = Place("k", by="somebody else")
-    room.arrive(running, 0)
-    room.admit(running, 0)
+    policy = QueuePolicy(1, waiting, **options)
+    queue, names, refused = WaitingQueue(policy), {}, []
+    running = SlotWaiter("k", by="somebody else")
+    queue.arrive(running, 0)
+    queue.admit(running, 0)
     for name, (when, priority, by) in enumerate(arrivals):
-        place = Place("k", priority, by)
-        names[place] = name
-        room.arrive(place, round(when * SECOND))
-        pushed = room.join(place)
+        waiter = SlotWaiter("k", priority, by)
+        names[waiter] = name
+        queue.arrive(waiter, round(when * SECOND))
+        pushed = queue.join(waiter)
         if pushed is not None:
             refused.append(names[pushed])
     now, order = round(arrivals[-1][0] * SECOND), []
     while running is not None:
         now += SECOND
-        room.leave(running)
-        entered = room.fill(1, now)
+        queue.leave(running)
+        entered = queue.fill(1, now)
         assert len(entered) <= 1
         running = entered[0] if entered else None
-        order += [names[place] for place in entered]
-    assert room.is_empty
-    assert room.line._parties == {}, "somebody who has gone is remembered"
+        order += [names[waiter] for waiter in entered]
+    assert queue.is_empty
+    assert queue.waiting._groups == {}, "somebody who has gone is remembered"
     return order, refused
 
 
@@ -96,7 +96,7 @@ def test_a_full_line(
         ([(0, 0, "a"), (0, 0, "a"), (0, 0, "a"), (1, 0, "b"), (1, 0, "b")], [0, 3, 1, 4, 2]),
         # Who comes anew stands behind all who are there: one at a time gains nothing.
         ([(0, 0, "a"), (0, 0, "b"), (0, 0, "a"), (0, 0, "b"), (1, 0, "c")], [0, 1, 4, 2, 3]),
-        # Priority counts between parties and within one.
+        # Priority counts between groups and within one.
         ([(0, 0, "a"), (0, HIGH, "a"), (0, 0, "b"), (0, HIGH, "b")], [1, 3, 0, 2]),
         ([(0, LOW, "a"), (1, 0, "b"), (1, 0, "b")], [1, 2, 0]),
         # Nobody's own.
@@ -116,21 +116,26 @@ def test_in_a_fair_line_the_one_with_the_most_places_loses_its_last() -> None:
 
 
 def test_slots_that_are_held_count_against_their_holder() -> None:
-    rules, room = Rules(4, 10, patience=10, fair=True), None
-    room = Room(rules)
+    policy, queue = QueuePolicy(4, 10, patience=10, fair=True), None
+    queue = WaitingQueue(policy)
     for _ in range(4):
-        place = Place("k", by="a")
-        room.arrive(place, 0)
-        room.admit(place, 0)
-    waiting = [Place("k", by="a"), Place("k", by="b"), Place("k", by="b"), Place("k", by="b")]
-    for place in waiting:
-        room.arrive(place, 5 * SECOND)
-        assert room.join(place) is None
+        waiter = SlotWaiter("k", by="a")
+        queue.arrive(waiter, 0)
+        queue.admit(waiter, 0)
+    waiting = [
+        SlotWaiter("k", by="a"),
+        SlotWaiter("k", by="b"),
+        SlotWaiter("k", by="b"),
+        SlotWaiter("k", by="b"),
+    ]
+    for waiter in waiting:
+        queue.arrive(waiter, 5 * SECOND)
+        assert queue.join(waiter) is None
     order = []
-    for place in [p for p in room.inside if p.by == "a"]:
-        room.leave(place)
-        order += room.fill(4, 6 * SECOND)
-    assert [waiting.index(place) for place in order] == [1, 2, 0, 3]
+    for waiter in [p for p in queue.inside if p.by == "a"]:
+        queue.leave(waiter)
+        order += queue.fill(4, 6 * SECOND)
+    assert [waiting.index(waiter) for waiter in order] == [1, 2, 0, 3]
 
 
 @pytest.mark.parametrize(
@@ -145,15 +150,15 @@ def test_slots_that_are_held_count_against_their_holder() -> None:
     ],
 )
 def test_shares(shares: dict[int, float] | None, limit: int, expected: dict[int, int]) -> None:
-    rules = Rules(limit, shares=shares)
+    policy = QueuePolicy(limit, shares=shares)
     for priority, most in expected.items():
-        room, entered = Room(rules), 0
+        queue, entered = WaitingQueue(policy), 0
         while True:
-            place = Place("k", priority)
-            room.arrive(place, 0)
-            if not room.may_enter(place, room.running, limit):
+            waiter = SlotWaiter("k", priority)
+            queue.arrive(waiter, 0)
+            if not queue.may_enter(waiter, queue.running, limit):
                 break
-            room.admit(place, 0)
+            queue.admit(waiter, 0)
             entered += 1
         assert (priority, entered) == (priority, most)
 
@@ -166,33 +171,33 @@ def test_a_turn_goes_to_the_party_that_holds_the_fewest_slots(
     arrivals: list[tuple[int, str]], limit: int
 ) -> None:
     """As long as nobody waits longer than the patience, which is the bound on unfairness."""
-    room, now = Room(Rules(limit, 1000, patience=3600, fair=True)), 0
+    queue, now = WaitingQueue(QueuePolicy(limit, 1000, patience=3600, fair=True)), 0
     for step, by in arrivals:
         now += step * SECOND
-        place = Place("k", by=by)
-        room.arrive(place, now)
-        if room.may_enter(place, room.running, limit):
-            room.admit(place, now)
+        waiter = SlotWaiter("k", by=by)
+        queue.arrive(waiter, now)
+        if queue.may_enter(waiter, queue.running, limit):
+            queue.admit(waiter, now)
         else:
-            room.join(place)
-    while room.inside:
+            queue.join(waiter)
+    while queue.inside:
         now += SECOND
-        room.leave(min(room.inside, key=lambda place: place.number))
-        held = Counter(place.by for place in room.inside)
-        parties = {place.by for place in room.line.everyone()}
-        entered = room.fill(limit, now)
+        queue.leave(min(queue.inside, key=lambda waiter: waiter.number))
+        held = Counter(waiter.by for waiter in queue.inside)
+        groups = {waiter.by for waiter in queue.waiting.everyone()}
+        entered = queue.fill(limit, now)
         if entered:
-            assert held[entered[0].by] == min(held[by] for by in parties)
+            assert held[entered[0].by] == min(held[by] for by in groups)
 
 
-class Line(RuleBasedStateMachine):
-    """Anything that may happen to a room, against the naive one: see `watched_rooms`."""
+class FairQueue(RuleBasedStateMachine):
+    """Anything that may happen to a queue, against the naive one: see `watched_queues`."""
 
     class Moving:
         limit = 1
 
         def record(self, *_: Any) -> None:
-            raise AssertionError("a room records nothing")
+            raise AssertionError("a queue records nothing")
 
     @initialize(
         limit=st.integers(1, 4),
@@ -206,55 +211,55 @@ class Line(RuleBasedStateMachine):
     ) -> None:
         self.size = self.Moving()
         self.size.limit = limit
-        self.rules = Rules(self.size, waiting, f"{patience}ns", fair, shares)
+        self.policy = QueuePolicy(self.size, waiting, f"{patience}ns", fair, shares)
         self.seen: list[str] = []
         options = Options(waiting, patience, fair, shares)
-        self.room = watched_rooms(options, self.seen)(self.rules)
+        self.queue = watched_queues(options, self.seen)(self.policy)
         self.now = 0
-        self.here: list[Place] = []
+        self.here: list[SlotWaiter] = []
 
     @rule(
         passed=st.integers(0, 3), priority=st.integers(-2, 2), by=st.sampled_from(["a", "b", None])
     )
     def come(self, passed: int, priority: int, by: str | None) -> None:
         self.now += passed
-        place = Place("k", priority, by)
-        self.room.arrive(place, self.now)
-        self.room.fill(self.rules.limit, self.now)
-        if self.room.may_enter(place, self.room.running, self.rules.limit):
-            self.room.admit(place, self.now)
+        waiter = SlotWaiter("k", priority, by)
+        self.queue.arrive(waiter, self.now)
+        self.queue.fill(self.policy.limit, self.now)
+        if self.queue.may_enter(waiter, self.queue.running, self.policy.limit):
+            self.queue.admit(waiter, self.now)
         else:
-            self.room.join(place)
-        self.here = [p for p in (*self.here, place) if p.stage in (Stage.WAITING, Stage.RUNNING)]
+            self.queue.join(waiter)
+        self.here = [p for p in (*self.here, waiter) if p.stage in (Stage.WAITING, Stage.RUNNING)]
 
     @precondition(lambda self: self.here)
     @rule(passed=st.integers(0, 3), which=st.randoms(use_true_random=False))
     def go(self, passed: int, which: Any) -> None:
         self.now += passed
-        place = self.here.pop(which.randrange(len(self.here)))
-        self.room.leave(place)
-        self.room.leave(place)  # twice is once
-        self.room.fill(self.rules.limit, self.now)
+        waiter = self.here.pop(which.randrange(len(self.here)))
+        self.queue.leave(waiter)
+        self.queue.leave(waiter)  # twice is once
+        self.queue.fill(self.policy.limit, self.now)
 
     @rule(limit=st.integers(-1, 6))
     def change_size(self, limit: int) -> None:
         """Growing lets in more, shrinking pushes nobody out; below 1 there is always one."""
         self.size.limit = limit
-        inside = self.room.running
-        entered = self.room.fill(self.rules.limit, self.now)
-        assert self.room.running == inside + len(entered)
+        inside = self.queue.running
+        entered = self.queue.fill(self.policy.limit, self.now)
+        assert self.queue.running == inside + len(entered)
 
     @invariant()
     def nobody_is_lost(self) -> None:
-        if hasattr(self, "room"):
-            assert {*self.room.inside, *self.room.line.everyone()} == set(self.here)
+        if hasattr(self, "queue"):
+            assert {*self.queue.inside, *self.queue.waiting.everyone()} == set(self.here)
 
     def teardown(self) -> None:
-        if hasattr(self, "room"):
-            for place in self.here:
-                self.room.leave(place)
-            assert self.room.is_empty
-            assert self.room.line._parties == {}
+        if hasattr(self, "queue"):
+            for waiter in self.here:
+                self.queue.leave(waiter)
+            assert self.queue.is_empty
+            assert self.queue.waiting._groups == {}
 
 
-TestLine = Line.TestCase
+TestLine = FairQueue.TestCase

@@ -14,7 +14,7 @@ pytest.importorskip("redis")
 
 import redis
 
-from penstock.concurrency import AsyncConcurrencyLimiter, ConcurrencyLimiter, asking
+from penstock.concurrency import AsyncConcurrencyLimiter, ConcurrencyLimiter, lease_queue
 from penstock.concurrency.events import SlotDegraded, SlotLost
 from penstock.errors import LineFull, NoSlot
 from penstock.events import Event, StoreDown, StoreUp
@@ -89,8 +89,8 @@ def _run(limiter: ConcurrencyLimiter, got: list[float]) -> None:
 def test_without_the_server_slots_are_handed_on_at_once(
     make: Make, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "FIRST_PAUSE", 60 * 10**9)
-    monkeypatch.setattr(asking, "LONGEST_PAUSE", 60 * 10**9)
+    monkeypatch.setattr(lease_queue, "FIRST_PAUSE", 60 * 10**9)
+    monkeypatch.setattr(lease_queue, "LONGEST_PAUSE", 60 * 10**9)
     limiter, got = make(1), []
     server.kill()
     with limiter.slot("k"):

@@ -58,13 +58,13 @@ async def test_a_task_that_is_cancelled_in_the_moment_of_its_turn_hands_the_slot
         tasks = [asyncio.ensure_future(work(name)) for name in "abc"]
         await turn()
     tasks[0].cancel()  # woken, and has not run yet
-    tasks[2].cancel()  # stands in the line
+    tasks[2].cancel()  # waits in the queue
     seen = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(error) for error in seen] == [
         asyncio.CancelledError, type(None), asyncio.CancelledError
     ]  # fmt: skip
     assert log == ["b"]
-    assert limiter._limiter._desk.rooms == {}
+    assert limiter._limiter._slots.queues == {}
 
 
 @pytest.mark.parametrize("turns", range(8))
@@ -82,7 +82,7 @@ async def test_cancelling_after_any_number_of_turns_loses_nothing(turns: int) ->
     await asyncio.gather(first, second, third, return_exceptions=True)
     assert third.done()
     assert not third.cancelled()
-    assert limiter._limiter._desk.rooms == {}
+    assert limiter._limiter._slots.queues == {}
 
 
 async def test_a_time_out_counts_from_arrival_and_by_the_limiters_clock() -> None:
@@ -103,9 +103,9 @@ async def test_who_is_pushed_out_is_told_at_once() -> None:
         low = asyncio.ensure_future(limiter.slot(priority=LOW).__aenter__())
         await turn()
         high = asyncio.ensure_future(limiter.slot(priority=HIGH).__aenter__())
-        with pytest.raises(LineFull, match="somebody came who ranks before"):
+        with pytest.raises(LineFull, match="a request with a higher rank arrived"):
             await low
-        with pytest.raises(LineFull, match=r"the line is full$"):
+        with pytest.raises(LineFull, match=r"the queue is full$"):
             await limiter.slot().__aenter__()
     assert isinstance(await high, Hold)
     assert limiter.state().running == 1
@@ -159,7 +159,7 @@ def test_several_event_loops_and_threads_share_one_limiter() -> None:
         thread.join(30)
         assert not thread.is_alive()
     assert (inside, most) == (0, 2)
-    assert limiter._desk.rooms == {}
+    assert limiter._slots.queues == {}
 
 
 def test_who_waits_in_an_event_loop_that_was_closed_is_passed_over() -> None:

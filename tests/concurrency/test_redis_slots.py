@@ -20,7 +20,7 @@ from penstock.concurrency import (
     NORMAL,
     AsyncConcurrencyLimiter,
     ConcurrencyLimiter,
-    asking,
+    lease_queue,
 )
 from penstock.errors import ForeignValue, LineFull, WaitedTooLong
 from penstock.stores.memory import MemoryStore
@@ -52,7 +52,7 @@ def make(redis_url: str, prefix: str) -> Iterator[Make]:
 
 def held(limiter: Any, key: str = "k") -> int:
     """How many leases the server has."""
-    requests, server = limiter._desk._requests, limiter._desk._server
+    requests, server = limiter._slots._requests, limiter._slots._server
     with server._store.client() as client:
         count: int = client.zcard(requests._names(key)[0])
         return count
@@ -73,7 +73,7 @@ def test_two_limiters_have_one_set_of_slots(make: Make) -> None:
         with here.slot("another"):
             pass
     assert held(here) == 0
-    assert here._desk.rooms == there._desk.rooms == {}
+    assert here._slots.queues == there._slots.queues == {}
 
 
 def test_a_slot_that_is_given_back_there_is_had_here(make: Make) -> None:
@@ -151,8 +151,8 @@ def test_within_a_process_the_line_has_its_order(make: Make) -> None:
 def test_a_slot_that_is_given_back_here_is_asked_for_at_once(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "FIRST_PAUSE", 60 * 10**9)
-    monkeypatch.setattr(asking, "LONGEST_PAUSE", 60 * 10**9)
+    monkeypatch.setattr(lease_queue, "FIRST_PAUSE", 60 * 10**9)
+    monkeypatch.setattr(lease_queue, "LONGEST_PAUSE", 60 * 10**9)
     limiter = make(1)
     with limiter.slot("k"):
         thread = threading.Thread(target=_pass, args=(limiter.slot("k"),))
@@ -176,10 +176,10 @@ def test_a_busy_process_does_not_keep_its_slots_for_ever(make: Make) -> None:
         thread.start()
     try:
         for _ in range(5):
-            wait_until(lambda: busy.state("k").waiting == 3, "a line", 5)
+            wait_until(lambda: busy.state("k").waiting == 3, "a queue", 5)
             before = len(runs)
             with other.slot("k", timeout=10):
-                # One may have been granted before it had a place in the fleet's line.
+                # One may have been granted before it had a waiter in the fleet's line.
                 assert len(runs) - before < 4
     finally:
         stop.set()
@@ -241,8 +241,8 @@ def _pass(slot: Any) -> None:
 
 def test_a_name_that_holds_something_else_is_an_error(make: Make, prefix: str) -> None:
     limiter = make(on_failure="open")
-    with limiter._desk._server._store.client() as client:
-        client.set(limiter._desk._requests._names("k")[0], "ours")
+    with limiter._slots._server._store.client() as client:
+        client.set(limiter._slots._requests._names("k")[0], "ours")
     with pytest.raises(ForeignValue, match="not ours"):
         limiter.slot("k").__enter__()
     with limiter.slot("another") as hold:

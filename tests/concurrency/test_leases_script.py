@@ -69,10 +69,10 @@ def test_the_script_grants_in_turn(redis_url: str, prefix: str) -> None:
 def test_the_script_knows_shares(redis_url: str, prefix: str) -> None:
     """Two classes, of which the lower may use two of four slots."""
     with redis.Redis.from_url(redis_url) as client:
-        script, rooms = Script(client, prefix, 2), (2, 4)
+        script, queues = Script(client, prefix, 2), (2, 4)
         for number in range(2):
-            assert script("ask", f"a:{number}", 60.0, "a", 0, 1, *rooms) == [1, number, 0]
-        assert script("ask", "low:1", 60.0, "low", 60.0, 1, *rooms) == [0, 2, 0]
-        assert script("ask", "high:1", 60.0, "high", 60.0, 2, *rooms) == [1, 2, 0]
-        assert script("ask", "low:2", 60.0, "low", 60.0, 2, *rooms) == [1, 3, 0], "another class"
+            assert script("ask", f"a:{number}", 60.0, "a", 0, 1, *queues) == [1, number, 0]
+        assert script("ask", "low:1", 60.0, "low", 60.0, 1, *queues) == [0, 2, 0]
+        assert script("ask", "high:1", 60.0, "high", 60.0, 2, *queues) == [1, 2, 0]
+        assert script("ask", "low:2", 60.0, "low", 60.0, 2, *queues) == [1, 3, 0], "another class"
         assert client.zcard(script.names[1]) == 0

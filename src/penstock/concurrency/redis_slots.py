@@ -1,6 +1,6 @@
-"""SharedDesk: slots that a fleet shares, held as leases in Redis or Valkey.
+"""RedisSlots: slots that a fleet shares, held as leases in Redis or Valkey.
 
-In the store, processes that wait stand in a line of their own, and each is granted one slot
+In the store, processes that wait stand in a queue of their own, and each is granted one slot
 in its turn, so that a busy one does not keep its slots for ever.
 
 A grant must reach somebody whatever becomes of the one who asked. Where tasks ask, the call
@@ -15,13 +15,13 @@ import random
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.concurrency.asking import MILLISECOND, AskingDesk
 from penstock.concurrency.events import SlotDegraded
+from penstock.concurrency.fair_queue import SlotWaiter
+from penstock.concurrency.lease_queue import MILLISECOND, LeaseQueue
 from penstock.concurrency.lease_server import LeaseServer, NotAsked
 from penstock.concurrency.leases import Lease, LeaseClock, LeaseFlow, Requests, running_loop
-from penstock.concurrency.line import Place
+from penstock.concurrency.queue_policy import QueuePolicy
 from penstock.concurrency.renewal import Renewal
-from penstock.concurrency.rules import Rules
 from penstock.concurrency.size import Fixed
 from penstock.durations import Duration, parse_duration
 from penstock.errors import StoreUnavailable
@@ -35,26 +35,26 @@ SHORTEST_LEASE = 500 * MILLISECOND
 LONGEST_ANSWER = 1.0  # seconds
 
 
-class SharedDesk(AskingDesk):
+class RedisSlots(LeaseQueue):
     """Asks, gives back and renews."""
 
     def __init__(
         self,
-        rules: Rules,
+        policy: QueuePolicy,
         clock: Clock,
         store: RedisStore,
         length: int,
-        policy: str,
+        on_failure: str,
         share: float,
         hooks: Hooks,
     ) -> None:
-        super().__init__(rules, clock, policy, share)
+        super().__init__(policy, clock, on_failure, share)
         self._length = length
         self._hooks = hooks
         self._lease_clock = LeaseClock()
         timeout = min(LONGEST_ANSWER, length / 4 / 1e9)
         self._server = LeaseServer(store, timeout, self._lease_clock, hooks)
-        self._requests = Requests(store.prefix, rules.classes, length)
+        self._requests = Requests(store.prefix, policy.classes, length)
         self._renewal = Renewal(self._server, self._requests, length, self._lease_clock, hooks)
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -71,43 +71,43 @@ class SharedDesk(AskingDesk):
     def forget(self, lease: Lease) -> None:
         self._renewal.forget(lease)
 
-    # Asking ------------------------------------------------------------------------------
+    # Poller ------------------------------------------------------------------------------
 
-    def ask(self, place: Place) -> int | None:
-        pause: int | None = self._server.run(self._asking(place))
+    def ask(self, waiter: SlotWaiter) -> int | None:
+        pause: int | None = self._server.run(self._requesting(waiter))
         return pause
 
-    async def ask_async(self, place: Place) -> int | None:
-        pause: int | None = await asyncio.shield(self._start(self._asking(place)))
+    async def ask_async(self, waiter: SlotWaiter) -> int | None:
+        pause: int | None = await asyncio.shield(self._start(self._requesting(waiter)))
         return pause
 
-    def _asking(self, place: Place) -> LeaseFlow:
+    def _requesting(self, waiter: SlotWaiter) -> LeaseFlow:
         """Ask for a slot, and hand it to whoever is first; for how long not to ask again."""
-        lease = self.new_lease(place.key)
-        lease.home = place.home
-        pause, number = self.plan(place)
-        stays = place.may_wait and self.rules.waiting > 0
-        limit = self.rules.limit
-        rooms = [self.rules.room(each, limit) for each in range(self.rules.classes)]
+        lease = self.new_lease(waiter.key)
+        lease.home = waiter.home
+        pause, number = self.plan(waiter)
+        stays = waiter.may_wait and self.policy.waiting > 0
+        limit = self.policy.limit
+        capacities = [self.policy.capacity(each, limit) for each in range(self.policy.classes)]
         sent = self._lease_clock.now()
         try:
             granted, held, ahead = yield self._requests.ask(
-                lease, pause + LATE if stays else 0, number, rooms
+                lease, pause + LATE if stays else 0, number, capacities
             )
         except BaseException as error:
             if not isinstance(error, NotAsked):
                 self._renewal.owe(lease)  # it may have been granted all the same
             if not isinstance(error, StoreUnavailable):
                 raise
-            if self.failed(place, str(error)):
-                event = SlotDegraded(self._server.name, place.key, self.policy, str(error))
+            if self.failed(waiter, str(error)):
+                event = SlotDegraded(self._server.name, waiter.key, self.on_failure, str(error))
                 self._hooks.emit(event)
             return pause
         if not granted:
-            self.refused(place, ahead)
+            self.refused(waiter, ahead)
             return round(pause * (0.5 + random.random() / 2))
         lease.renewed(sent, self._length)
-        if not self.granted(place, lease, held):
+        if not self.granted(waiter, lease, held):
             yield from self._giving_back(lease)
         return 0
 
@@ -175,19 +175,19 @@ class SharedDesk(AskingDesk):
         return f"{super().__repr__()}, store=<RedisStore {self._server.name}>"
 
 
-def shared_desk(
-    rules: Rules,
+def redis_slots(
+    policy: QueuePolicy,
     clock: Clock,
     store: object,
     lease: Duration,
     on_failure: str,
     share: float | None,
     hooks: Hooks,
-) -> SharedDesk:
-    """A desk for the slots that all users of ``store`` share."""
+) -> RedisSlots:
+    """A slots for the slots that all users of ``store`` share."""
     if not isinstance(store, RedisStore):
         raise TypeError(f"store is a RedisStore, which a fleet can share, not {store!r}")
-    if not isinstance(rules.size, Fixed):
+    if not isinstance(policy.size, Fixed):
         raise TypeError(
             "slots that a fleet shares are a number, such as 4: a size that adapts is worked out"
             " by each process for itself"
@@ -196,4 +196,4 @@ def shared_desk(
     if length < SHORTEST_LEASE:
         raise ValueError(f"lease is at least 0.5 s, as it must be renewed in time, not {lease!r}")
     part = store.fallback.share if share is None else check_share(share)
-    return SharedDesk(rules, clock, store, length, check_policy(on_failure), part, hooks)
+    return RedisSlots(policy, clock, store, length, check_policy(on_failure), part, hooks)

@@ -26,19 +26,19 @@ def options(redis_url: str, prefix: str) -> Options:
 
 
 async def held(limiter: AsyncConcurrencyLimiter, key: str = "k") -> int:
-    desk: Any = limiter._limiter._desk
-    client, _ = desk._server._client_of_loop()
-    count: int = await client.zcard(desk._requests._names(key)[0])
+    slots: Any = limiter._limiter._slots
+    client, _ = slots._server._client_of_loop()
+    count: int = await client.zcard(slots._requests._names(key)[0])
     return count
 
 
 async def nothing_left(limiter: AsyncConcurrencyLimiter) -> None:
     """All that is under way has ended, and nobody holds or awaits anything."""
-    desk: Any = limiter._limiter._desk
-    while desk._tasks:
+    slots: Any = limiter._limiter._slots
+    while slots._tasks:
         await asyncio.sleep(0.001)
-    assert desk.rooms == {}
-    assert desk._askers == {}
+    assert slots.queues == {}
+    assert slots._pollers == {}
     assert await held(limiter) == 0
 
 
@@ -82,8 +82,8 @@ async def test_cancelling_at_any_point_loses_nothing(waiting: int, options: Opti
             task.cancel()
             seen = (await asyncio.gather(task, return_exceptions=True))[0]
             if not isinstance(seen, BaseException):  # it was in: give it back
-                desk = limiter._limiter._desk
-                await desk.give_back_async(desk.leave(seen._place))
+                slots = limiter._limiter._slots
+                await slots.give_back_async(slots.leave(seen._waiter))
             await nothing_left(limiter)
 
 
@@ -174,4 +174,4 @@ def test_one_limiter_in_one_event_loop_after_another(options: Options) -> None:
 
     for _ in range(3):
         run(main)
-    assert len(limiter._limiter._desk._renewal._homes) <= 1  # type: ignore[attr-defined]  # of the shared kind
+    assert len(limiter._limiter._slots._renewal._homes) <= 1  # type: ignore[attr-defined]  # of the shared kind

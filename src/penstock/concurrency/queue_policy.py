@@ -1,9 +1,9 @@
-"""Rules of a line: who stands before whom, and who may use how many of the slots.
+"""QueuePolicy: who goes before whom, and how many of the slots each priority may use.
 
 ::
 
     rank = arrived - priority * patience       the smallest goes first, ties by arrival
-    room = ceil(share of its priority * limit) a priority runs while fewer than that run
+    capacity = ceil(share of its priority * limit)   a priority runs while fewer run
 
 One step of priority is worth ``patience`` seconds of waiting. A rank never changes while
 one waits, and those of newcomers grow with time, so everybody's turn comes: nobody who
@@ -26,7 +26,7 @@ NORMAL = 0
 LOW = -1
 
 
-class Rules:
+class QueuePolicy:
     """The options of a limiter, checked."""
 
     __slots__ = ("_named", "_shares", "classes", "fair", "patience", "size", "waiting")
@@ -41,7 +41,7 @@ class Rules:
     ) -> None:
         if type(waiting) is not int or waiting < 0:
             raise ValueError(
-                f"waiting is how many may stand in the line, a whole number such as 100,"
+                f"waiting is how many may wait in the queue, a whole number such as 100,"
                 f" not {waiting!r}"
             )
         if not isinstance(fair, bool):
@@ -65,7 +65,7 @@ class Rules:
         """The number of the share that a priority has; a larger one may use more."""
         return bisect_left(self._named, priority)
 
-    def room(self, number: int, limit: int) -> int:
+    def capacity(self, number: int, limit: int) -> int:
         """How many of ``limit`` slots that class may use."""
         share = self._shares[number]
         return -(-limit * share.numerator // share.denominator)
@@ -73,7 +73,7 @@ class Rules:
     def lowest(self, inside: int, limit: int) -> int:
         """The lowest class that may still go in; ``classes`` if none."""
         for number in range(self.classes):
-            if inside < self.room(number, limit):
+            if inside < self.capacity(number, limit):
                 return number
         return self.classes
 

@@ -1,0 +1,198 @@
+"""FairQueue: the order in which waiters get the slots of one key. Pure: no lock, no clock.
+
+Without ``fair`` the order is that of the ranks: see `penstock.concurrency.queue_policy`.
+
+With ``fair``, those with the same ``by`` are one group, and groups take turns::
+
+    since = max(arrival of its first waiter, when it last got a slot)
+    order = since - (priority of its first waiter - slots it holds) * patience
+
+After a slot went to a group, its next waiter stands behind all groups that came until then,
+and each slot that a group holds counts as one step of priority less. Within a group, ranks
+decide.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterable
+from enum import Enum
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from penstock.concurrency.queue_policy import QueuePolicy
+
+if TYPE_CHECKING:
+    from penstock.concurrency.leases import Lease
+    from penstock.line import Ticket
+
+
+class Stage(Enum):
+    """How far a waiter has come."""
+
+    NEW = "has not joined"
+    WAITING = "waits in the queue"
+    RUNNING = "has a slot"
+    PUSHED_OUT = "had to give up its place to another"
+    REFUSED = "cannot be let in, as the shared store cannot be asked"
+    GONE = "has left"
+
+
+class SlotWaiter:
+    """One who wants a slot of ``key``, from its arrival to the end of its run."""
+
+    __slots__ = (
+        "arrived", "asks", "began", "beside", "by", "dropped", "home", "key", "lease",
+        "may_wait", "number", "order", "priority", "reason", "stage", "ticket",
+    )  # fmt: skip
+
+    def __init__(
+        self, key: str, priority: int = 0, by: Hashable = None, may_wait: bool = True
+    ) -> None:
+        self.key = key
+        self.priority = priority
+        self.by = by
+        self.may_wait = may_wait
+        self.stage = Stage.NEW
+        self.arrived = 0
+        self.number = 0
+        self.order = (0, 0)
+        self.began = 0
+        self.beside = 0  # how many ran when it began, itself included
+        self.dropped = False
+        self.reason = ""  # why it was not let in
+        # What whoever waits is woken by; of a waiter that never had to wait, none.
+        self.ticket: Ticket | None = None
+        # Of the shared form: what is held in the store, whether it is this one who asks, and
+        # in which event loop it waits; none for a thread.
+        self.lease: Lease | None = None
+        self.asks = False
+        self.home: object = None
+
+    def __repr__(self) -> str:
+        return f"<SlotWaiter {self.number} for {self.key!r}: {self.stage.value}>"
+
+
+_ORDER = attrgetter("order")
+
+
+class Group:
+    """Those with one ``by``: in the queue by class of their priority, and inside."""
+
+    __slots__ = ("held", "lines", "since", "turn", "waiting")
+
+    def __init__(self, classes: int) -> None:
+        self.lines: list[list[SlotWaiter]] = [[] for _ in range(classes)]
+        self.waiting = 0
+        self.held = 0
+        self.since = 0
+        self.turn = 0
+
+    def first(self, lowest: int) -> SlotWaiter | None:
+        """By rank, of those whose class is at least the lowest."""
+        return min((line[0] for line in self.lines[lowest:] if line), key=_ORDER, default=None)
+
+    def last(self) -> SlotWaiter:
+        return max((line[-1] for line in self.lines if line), key=_ORDER)
+
+
+class FairQueue:
+    """The line of one key."""
+
+    __slots__ = ("_count", "_groups", "_policy")
+
+    def __init__(self, policy: QueuePolicy) -> None:
+        self._policy = policy
+        self._count = 0
+        self._groups: dict[Hashable, Group] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, waiter: SlotWaiter) -> None:
+        group = self._group(waiter)
+        insort(group.lines[self._policy.class_of(waiter.priority)], waiter, key=_ORDER)
+        group.waiting += 1
+        self._count += 1
+
+    def remove(self, waiter: SlotWaiter) -> None:
+        """Take it out, if it is in."""
+        group = self._groups.get(self._by(waiter))
+        if group is None:
+            return
+        line = group.lines[self._policy.class_of(waiter.priority)]
+        at = bisect_left(line, waiter.order, key=_ORDER)
+        if at < len(line) and line[at] is waiter:
+            del line[at]
+            group.waiting -= 1
+            self._count -= 1
+            self._forget(waiter, group)
+
+    def first(self, lowest: int) -> SlotWaiter | None:
+        """Whose turn it is, of those whose class is at least the lowest."""
+        best: tuple[tuple[int, int], SlotWaiter] | None = None
+        for group in self._groups.values():
+            waiter = group.first(lowest)
+            if waiter is None:
+                continue
+            if len(self._groups) == 1:
+                return waiter
+            turn = self._turn(group, waiter)
+            if best is None or turn < best[0]:
+                best = turn, waiter
+        return best[1] if best else None
+
+    def last(self) -> SlotWaiter:
+        """Who has to go when there is one too many.
+
+        With ``fair``, of the group with the most in the queue.
+        """
+        _, _, waiter = max(
+            ((group.waiting if self._policy.fair else 0, group.last().order, group.last()))
+            for group in self._groups.values()
+            if group.waiting
+        )
+        return waiter
+
+    def highest(self) -> int:
+        """The highest class that anybody in the queue has; -1 if nobody is."""
+        lines: Iterable[list[list[SlotWaiter]]] = (group.lines for group in self._groups.values())
+        return max((n for each in lines for n, line in enumerate(each) if line), default=-1)
+
+    def everyone(self) -> list[SlotWaiter]:
+        """In the order of their ranks."""
+        lines = (line for group in self._groups.values() for line in group.lines)
+        return sorted((waiter for line in lines for waiter in line), key=_ORDER)
+
+    # What groups hold -------------------------------------------------------------------
+
+    def got_slot(self, waiter: SlotWaiter, now: int, turn: int) -> None:
+        """It runs now; the next of its group stands behind all others."""
+        if self._policy.fair:
+            group = self._group(waiter)
+            group.held += 1
+            group.since, group.turn = now, turn
+
+    def gave_slot(self, waiter: SlotWaiter) -> None:
+        if self._policy.fair:
+            group = self._group(waiter)
+            group.held -= 1
+            self._forget(waiter, group)
+
+    def _turn(self, group: Group, first: SlotWaiter) -> tuple[int, int]:
+        waiter = max((first.arrived, first.number), (group.since, group.turn))
+        return self._policy.rank(waiter[0], first.priority - group.held), waiter[1]
+
+    def _by(self, waiter: SlotWaiter) -> Hashable:
+        return waiter.by if self._policy.fair else None
+
+    def _group(self, waiter: SlotWaiter) -> Group:
+        by = self._by(waiter)
+        group = self._groups.get(by)
+        if group is None:
+            group = self._groups[by] = Group(self._policy.classes)
+        return group
+
+    def _forget(self, waiter: SlotWaiter, group: Group) -> None:
+        if not group.waiting and not group.held:
+            del self._groups[self._by(waiter)]
