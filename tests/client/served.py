@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from client.told import headers
+from client.hint_headers import headers
 from penstock import Limiter
 
 

@@ -19,8 +19,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from penstock.client.fields import Headers, Told, read
-from penstock.client.pace import Pace
+from penstock.client.fields import Headers, ServerHints, read
+from penstock.client.pacer import Pacer
 from penstock.client.retries import Budget
 from penstock.client.settings import Settings
 from penstock.clock import SECOND
@@ -74,7 +74,7 @@ class Response(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class OutgoingRequest:
     """What must be known of a request: whether its body can be sent once more, too."""
 
     key: str
@@ -120,14 +120,14 @@ class Caller:
         self._settings = settings
         self._errors = errors if settings.retries.errors else ()
         self._not_sent = not_sent
-        self._places: dict[str, tuple[Pace, Budget]] = {}
+        self._places: dict[str, tuple[Pacer, Budget]] = {}
         self._making = threading.Lock()
 
-    def call(self, request: Request) -> Call:
+    def call(self, request: OutgoingRequest) -> Call:
         """One call, to be driven."""
         now, wall = self._settings.clock.now, self._settings.wall.now
         deadline = self._deadline()
-        pace, budget = self._place(request.key)
+        pacer, budget = self._place(request.key)
         budget.call()
         last: Response | None = None
         lost: Exception | None = None
@@ -135,7 +135,7 @@ class Caller:
         while True:
             since = now()
             try:
-                yield Wait(cast(Flow, self._turn(request.key, pace, deadline, rest)))
+                yield Wait(cast(Flow, self._turn(request.key, pacer, deadline, rest)))
             except NotSent:
                 if last is not None:
                     return last, Tries(tries, (waited + now() - since) / SECOND)
@@ -149,7 +149,7 @@ class Caller:
             try:
                 response: Response = yield Send()
             except Exception as error:
-                pace.lost()
+                pacer.lost()
                 refusals += 1
                 again = None
                 if isinstance(error, self._errors) and not isinstance(error, NotSent):
@@ -160,15 +160,15 @@ class Caller:
                 last, lost, rest = None, error, again
                 continue
             except BaseException:
-                pace.lost()
+                pacer.lost()
                 raise
-            told = read(response.headers, wall() / SECOND)
-            if not _is_refusal(response, told):
-                pace.passed(now(), told)
+            hints = read(response.headers, wall() / SECOND)
+            if not _is_refusal(response, hints):
+                pacer.passed(now(), hints)
                 return response, Tries(tries, waited / SECOND)
-            pace.refused(now(), sent, told)
+            pacer.refused(now(), sent, hints)
             refusals += 1
-            again = self._again(request, budget, refusals, told.retry_after or 0.0, deadline)
+            again = self._again(request, budget, refusals, hints.retry_after or 0.0, deadline)
             if again is None:
                 return response, Tries(tries, waited / SECOND)
             rest = again
@@ -178,7 +178,12 @@ class Caller:
                 last, lost = None, error
 
     def _again(
-        self, request: Request, budget: Budget, refusals: int, after: float, deadline: int | None
+        self,
+        request: OutgoingRequest,
+        budget: Budget,
+        refusals: int,
+        after: float,
+        deadline: int | None,
     ) -> int | None:
         """In how many nanoseconds to send it again; None if not at all."""
         retries = self._settings.retries
@@ -196,7 +201,7 @@ class Caller:
         return wait if left is None else min(wait, left)
 
     def _turn(
-        self, key: str, pace: Pace, deadline: int | None, rest: int
+        self, key: str, pacer: Pacer, deadline: int | None, rest: int
     ) -> Generator[Ask | Pause, Any, None]:
         """Wait until the call may leave; it then counts as under way."""
         clock = self._settings.clock
@@ -207,26 +212,26 @@ class Caller:
             # Who is called is the head: in this line there is no other reason to be called.
             if not ticket.first and not (yield Pause(clock, self._left(deadline), ticket)):
                 raise self._not_sent(key, "those before it took too long")
-            yield from self._head(key, pace, deadline)
-            pace.leaves(clock.now())
+            yield from self._head(key, pacer, deadline)
+            pacer.leaves(clock.now())
         finally:
             self._line.leave(ticket)
 
     def _head(
-        self, key: str, pace: Pace, deadline: int | None
+        self, key: str, pacer: Pacer, deadline: int | None
     ) -> Generator[Ask | Pause, Any, None]:
         clock, limiter = self._settings.clock, self._settings.limiter
         while True:
             now = clock.now()
-            if pace.gate > now:
-                if deadline is not None and pace.gate > deadline:
-                    after = (pace.gate - now) / SECOND
+            if pacer.gate > now:
+                if deadline is not None and pacer.gate > deadline:
+                    after = (pacer.gate - now) / SECOND
                     raise self._not_sent(key, "it was refused and asked to wait", after)
-                yield Pause(clock, pace.gate - now)
+                yield Pause(clock, pacer.gate - now)
                 continue
-            due = pace.due(now)
+            due = pacer.due(now)
             if now < due and (deadline is None or due <= deadline):
-                wait = min(due - now, LOOK_EVERY) if pace.under_way else due - now
+                wait = min(due - now, LOOK_EVERY) if pacer.under_way else due - now
                 yield Pause(clock, wait)
                 continue
             if limiter is None:
@@ -245,21 +250,21 @@ class Caller:
                 raise self._not_sent(key, reason, decision.retry_after)
             yield Pause(clock, decision._retry)
 
-    def _place(self, key: str) -> tuple[Pace, Budget]:
+    def _place(self, key: str) -> tuple[Pacer, Budget]:
         with self._making:
             found = self._places.get(check_key(key))
             if found is None:
                 if len(self._places) >= MOST_KEYS:
                     self._forget()
                 settings, now = self._settings, self._settings.clock.now()
-                pace = Pace(now, settings.learn, settings.chance)
-                found = self._places[key] = pace, Budget(settings.retries)
+                pacer = Pacer(now, settings.learn, settings.chance)
+                found = self._places[key] = pacer, Budget(settings.retries)
         return found
 
     def _forget(self) -> None:
         """The oldest of those who would go ahead at once; if all wait, none."""
         now = self._settings.clock.now()
-        idle = (key for key, (pace, _) in self._places.items() if pace.idle(now))
+        idle = (key for key, (pacer, _) in self._places.items() if pacer.idle(now))
         for key in list(itertools.islice(idle, MOST_KEYS // 10)):
             del self._places[key]
 
@@ -271,10 +276,10 @@ class Caller:
         return None if deadline is None else max(0, deadline - self._settings.clock.now())
 
 
-def _is_refusal(response: Response, told: Told) -> bool:
+def _is_refusal(response: Response, hints: ServerHints) -> bool:
     if response.status_code == TOO_MANY:
         return True
-    return response.status_code == UNAVAILABLE and told.retry_after is not None
+    return response.status_code == UNAVAILABLE and hints.retry_after is not None
 
 
 def _note(error: BaseException, tries: int) -> None:

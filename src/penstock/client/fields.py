@@ -23,7 +23,7 @@ from typing import Protocol
 
 from penstock.client.structured import Item, read_list
 
-# No time that is told is believed to be longer: 31 days.
+# Longer times than this are cut: 31 days.
 LONGEST = 31 * 86_400.0
 # Of more policies than this in one answer, those behind are passed over.
 MOST_POLICIES = 16
@@ -58,14 +58,14 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServerHints:
     """All that one answer said."""
 
     retry_after: float | None = None
     standings: tuple[Standing, ...] = ()
 
 
-def read(headers: Headers, now: float) -> Told:
+def read(headers: Headers, now: float) -> ServerHints:
     """What ``headers`` tell. ``now`` is seconds since 1970, for answers without a date."""
     sent = read_date(headers.get("date"))
     reference = now if sent is None else sent
@@ -74,7 +74,7 @@ def read(headers: Headers, now: float) -> Told:
         or _triple(headers, "ratelimit", None)
         or _triple(headers, "x-ratelimit", reference)
     )
-    return Told(read_delay(headers.get("retry-after"), reference), standings)
+    return ServerHints(read_delay(headers.get("retry-after"), reference), standings)
 
 
 def read_delay(text: str | None, reference: float) -> float | None:

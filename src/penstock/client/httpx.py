@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from penstock.client.calls import Caller, NotSent, Request
+from penstock.client.calls import Caller, NotSent, OutgoingRequest
 from penstock.client.drivers import run, run_async
 from penstock.client.retries import Retries
 from penstock.client.settings import DEFAULT_TIMEOUT, LocalLimit, settings
@@ -171,8 +171,8 @@ def _origin(request: httpx.Request) -> str:
     return f"{url.scheme}://{url.host}:{port}"
 
 
-def _described(request: httpx.Request, key: Key) -> Request:
-    return Request(
+def _described(request: httpx.Request, key: Key) -> OutgoingRequest:
+    return OutgoingRequest(
         key(request),
         request.method,
         replayable=isinstance(request.stream, httpx.ByteStream),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from penstock.client.calls import Caller, NotSent, Request
+from penstock.client.calls import Caller, NotSent, OutgoingRequest
 from penstock.client.drivers import run
 from penstock.client.retries import Retries
 from penstock.client.settings import DEFAULT_TIMEOUT, LocalLimit, settings
@@ -98,9 +98,9 @@ def _origin(request: requests.PreparedRequest) -> str:
     return f"{url.scheme}://{url.hostname}:{port}"
 
 
-def _described(request: requests.PreparedRequest, key: Key) -> Request:
+def _described(request: requests.PreparedRequest, key: Key) -> OutgoingRequest:
     body: Any = request.body
-    return Request(
+    return OutgoingRequest(
         key(request),
         (request.method or "GET").upper(),
         replayable=body is None or isinstance(body, (bytes, str)),

@@ -25,7 +25,7 @@ from penstock.testing import FakeClock
 OK: Answer = (200, {})
 
 
-def told(remaining: int, reset: int, quota: int = 100, window: int = 600, **more: str) -> Answer:
+def hints(remaining: int, reset: int, quota: int = 100, window: int = 600, **more: str) -> Answer:
     fields = {
         "RateLimit": f'"p";r={remaining};t={reset}',
         "RateLimit-Policy": f'"p";q={quota};w={window}',
@@ -163,7 +163,9 @@ async def test_the_last_answer_is_kept_while_a_retry_waits() -> None:
 
 
 async def test_it_paces_itself_before_it_is_refused() -> None:
-    script = Script([told(4, 9), told(3, 7), told(2, 4), told(1, 2), told(0, 1), told(99, 600)])
+    script = Script(
+        [hints(4, 9), hints(3, 7), hints(2, 4), hints(1, 2), hints(0, 1), hints(99, 600)]
+    )
     async with client(script) as it:
         for _ in range(6):
             await it.get(URL)
@@ -177,7 +179,7 @@ async def test_it_paces_itself_before_it_is_refused() -> None:
 
 
 async def test_plenty_is_not_paced() -> None:
-    script = Script([told(4999 - n, 3600, 5000, 3600) for n in range(100)])
+    script = Script([hints(4999 - n, 3600, 5000, 3600) for n in range(100)])
     async with client(script) as it:
         for _ in range(100):
             await it.get(URL)
@@ -207,7 +209,7 @@ def held(script: Script) -> tuple[httpx.AsyncClient, Held]:
 
 
 async def test_it_knows_how_many_of_its_own_are_under_way() -> None:
-    script = Script([told(5, 10)])
+    script = Script([hints(5, 10)])
     it, inner = held(script)
     async with it:
         slow = [asyncio.create_task(it.get("/slow")) for _ in range(3)]
@@ -225,7 +227,7 @@ async def test_it_knows_how_many_of_its_own_are_under_way() -> None:
 
 async def test_who_waits_hears_of_better_news() -> None:
     """Nothing would be left for ten minutes, were not for an answer that comes in."""
-    script = Script([told(99, 600), told(1, 600), told(99, 600)])
+    script = Script([hints(99, 600), hints(1, 600), hints(99, 600)])
     it, inner = held(script)
     async with it:
         slow = asyncio.create_task(it.get("/slow"))
@@ -246,16 +248,16 @@ async def test_who_is_cancelled_under_way_is_not_counted_any_more() -> None:
         await asyncio.sleep(0.01)
         transport = it._transport
         assert isinstance(transport, AsyncPacedTransport)
-        ((pace, _),) = transport._caller._places.values()
-        assert pace.under_way == 1
+        ((pacer, _),) = transport._caller._places.values()
+        assert pacer.under_way == 1
         slow.cancel()
         await asyncio.gather(slow, return_exceptions=True)
-        assert pace.under_way == 0
+        assert pacer.under_way == 0
 
 
 async def test_a_guess_never_fails_a_call() -> None:
     """What is left is for an hour, and we have a second: then it is sent."""
-    script = Script([told(3, 3600, 100, 3600), told(0, 3600, 100, 3600)])
+    script = Script([hints(3, 3600, 100, 3600), hints(0, 3600, 100, 3600)])
     async with client(script, timeout=1) as it:
         for _ in range(4):
             assert (await it.get(URL)).status_code == 200
@@ -306,7 +308,7 @@ async def test_a_cancelled_call_leaves_nothing_behind(at: int) -> None:
     ]
     assert cancelled or at == 1
     assert len(caller._line) == 0
-    assert {pace.under_way for pace, _ in caller._places.values()} == {0}
+    assert {pacer.under_way for pacer, _ in caller._places.values()} == {0}
 
 
 def test_threads_wait_in_one_line() -> None:

@@ -28,7 +28,7 @@ slide  ``t`` is always about ``w``  w/4  settles at 80 % of ``q / w``
 - A refusal halves ``caution``; each call that passes gives back a tenth, up to one.
 - Once in ``4 w`` everybody may call, whatever its share: shares of the past are no prison.
 
-``t`` is told in whole seconds, rounded up, so half a second less is meant, on average.
+``t`` is standing in whole seconds, rounded up, so half a second less is meant, on average.
 
 Where answers say nothing, refusals must do (`Blind`): go on at 70 % of what has passed since the
 last refusal, in calls a second, and 0.5 % faster with each call that passes.
@@ -56,16 +56,18 @@ GROWTH = 1.005
 SLOWEST = 1 / 3600
 
 
-def looks_like(told: Standing) -> str:
+def looks_like(standing: Standing) -> str:
     """``"window"``, ``"bucket"`` or ``"slide"``, as far as one answer tells."""
-    quota, window, reset = told.quota, told.window, told.reset
+    quota, window, reset = standing.quota, standing.window, standing.reset
     if quota is None or window is None or reset is None:
         return "window"
-    refilled = window * (quota - told.remaining) / quota
+    refilled = window * (quota - standing.remaining) / quota
     # Of an empty bucket, some tell when there will be one.
-    if abs(reset - refilled) <= ROUNDING or (told.remaining == 0 and reset <= window / quota + 1):
+    if abs(reset - refilled) <= ROUNDING or (
+        standing.remaining == 0 and reset <= window / quota + 1
+    ):
         return "bucket"
-    return "slide" if reset >= window - ROUNDING and told.remaining < 0.9 * quota else "window"
+    return "slide" if reset >= window - ROUNDING and standing.remaining < 0.9 * quota else "window"
 
 
 def used(which: str, before: Standing, now: Standing, elapsed: float, ours: float) -> float | None:
@@ -88,30 +90,32 @@ def used(which: str, before: Standing, now: Standing, elapsed: float, ours: floa
     return now.quota - now.remaining + now.quota * max(0, skipped)
 
 
-def rate(which: str, told: Standing, under_way: int, share: float, caution: float) -> float:
+def rate(which: str, standing: Standing, under_way: int, share: float, caution: float) -> float:
     """Calls a second that are ours; infinity if there is plenty, 0 if none until the reset."""
-    left = told.remaining - under_way
-    if told.quota is not None and left > told.quota / 2 + min(1 / share, told.quota / 4):
+    left = standing.remaining - under_way
+    if standing.quota is not None and left > standing.quota / 2 + min(
+        1 / share, standing.quota / 4
+    ):
         return math.inf
-    if which == "window" or not told.quota or not told.window:
-        reset = told.window if told.reset is None else told.reset
+    if which == "window" or not standing.quota or not standing.window:
+        reset = standing.window if standing.reset is None else standing.reset
         if reset is None:
             return math.inf
         pace = max(0, left) / max(reset - ROUNDING / 2, ROUNDING / 2)
     else:
-        pace = max(left, told.quota * LEAST_LEVEL) * SETTLED[which] / told.window
+        pace = max(left, standing.quota * LEAST_LEVEL) * SETTLED[which] / standing.window
     if pace == 0:
         return 0.0
-    least = 0.0 if told.window is None else 1 / (WINDOWS_APART * told.window)
+    least = 0.0 if standing.window is None else 1 / (WINDOWS_APART * standing.window)
     return caution * max(_weight(share) * pace, least)
 
 
-def steady(told: Standing, share: float, caution: float) -> float:
+def steady(standing: Standing, share: float, caution: float) -> float:
     """Our part of what comes back in the long run; infinity if that was not said."""
-    if told.quota is None or told.window is None:
+    if standing.quota is None or standing.window is None:
         return math.inf
-    least = 1 / (WINDOWS_APART * told.window)
-    return caution * max(_weight(share) * told.quota / told.window, least)
+    least = 1 / (WINDOWS_APART * standing.window)
+    return caution * max(_weight(share) * standing.quota / standing.window, least)
 
 
 def _weight(share: float) -> float:
@@ -122,7 +126,7 @@ def _weight(share: float) -> float:
 class Policy:
     """What was learned of one policy. Times are seconds of any one clock."""
 
-    told: Standing
+    standing: Standing
     at: float
     caution: float = 1.0
     spacing: float = 0.0
@@ -141,22 +145,22 @@ class Policy:
     def share(self) -> float:
         return self._own / self._all
 
-    def learn(self, told: Standing, now: float, passed: bool) -> None:
+    def learn(self, standing: Standing, now: float, passed: bool) -> None:
         """From one more answer."""
-        self.told, self.at = told, now
+        self.standing, self.at = standing, now
         self._seen = {which: weight * MEMORY for which, weight in self._seen.items()}
-        self._seen[looks_like(told)] = self._seen.get(looks_like(told), 0.0) + 1
+        self._seen[looks_like(standing)] = self._seen.get(looks_like(standing), 0.0) + 1
         if not passed:
             return
         self.caution = min(1.0, self.caution + RECOVERY)
         if self._passed is not None:
             elapsed = now - self._passed_at
             ours = min(elapsed, 2 * self.spacing)
-            total = used(self.kind, self._passed, told, elapsed, ours)
+            total = used(self.kind, self._passed, standing, elapsed, ours)
             if total is not None:
                 self._own = self._own * MEMORY + 1
                 self._all = max(self._all * MEMORY + total, self._own)
-        self._passed, self._passed_at = told, now
+        self._passed, self._passed_at = standing, now
 
     def refused(self) -> None:
         self.caution = max(LEAST_CAUTION, self.caution / 2)
@@ -166,32 +170,32 @@ class Policy:
 
         Callers that learned together would otherwise go on together.
         """
-        pace = rate(self.kind, self.told, under_way, self.share, self.caution)
+        pace = rate(self.kind, self.standing, under_way, self.share, self.caution)
         ends = self.ends
         if ends is None:
             return last + (0.5 + luck) / pace
-        later = steady(self.told, self.share, self.caution)
+        later = steady(self.standing, self.share, self.caution)
         if now < ends and pace > 0 and (at := last + (0.5 + luck) / pace) <= ends:
             return at
-        if now >= ends and self.told.remaining > under_way:
+        if now >= ends and self.standing.remaining > under_way:
             return last + (0.5 + luck) / later
         # In the next window, where most of those who wait for it will be as early as they can.
-        return ends + luck * min(1 / later, (self.told.window or 0.0) * NEXT_WINDOW)
+        return ends + luck * min(1 / later, (self.standing.window or 0.0) * NEXT_WINDOW)
 
     def sent(self, now: float, last: float, under_way: int) -> None:
         """Note how far apart our calls are because of this policy."""
-        pace = rate(self.kind, self.told, under_way, self.share, self.caution)
+        pace = rate(self.kind, self.standing, under_way, self.share, self.caution)
         if self.ends is not None and now >= self.ends:
-            pace = steady(self.told, self.share, self.caution)
+            pace = steady(self.standing, self.share, self.caution)
         self.spacing = now - last if pace == 0 else 1 / pace
 
     @property
     def ends(self) -> float | None:
         """When a window ends."""
-        told = self.told
-        if self.kind != "window" and told.quota and told.window:
+        standing = self.standing
+        if self.kind != "window" and standing.quota and standing.window:
             return None
-        reset = told.window if told.reset is None else told.reset
+        reset = standing.window if standing.reset is None else standing.reset
         return None if reset is None else self.at + reset
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.told import crowd
-from penstock.client.fields import Standing, Told
-from penstock.client.law import Blind, Policy, looks_like, rate, steady, used
-from penstock.client.pace import Pace
+from client.hint_headers import crowd
+from penstock.client.fields import ServerHints, Standing
+from penstock.client.pacer import Pacer
+from penstock.client.rate_estimator import Blind, Policy, looks_like, rate, steady, used
 from penstock.clock import SECOND
 
 
@@ -20,7 +20,7 @@ def policy(remaining: int, reset: float | None, quota: int | None = 100, window:
 
 
 @pytest.mark.parametrize(
-    ("told", "kind"),
+    ("standing", "kind"),
     [
         (policy(50, 30), "bucket"),  # 50 of 100 are missing: half of the time
         (policy(99, 1), "bucket"),
@@ -37,12 +37,12 @@ def policy(remaining: int, reset: float | None, quota: int | None = 100, window:
         (policy(50, None), "window"),
     ],
 )
-def test_what_an_answer_looks_like(told: Standing, kind: str) -> None:
-    assert looks_like(told) == kind
+def test_what_an_answer_looks_like(standing: Standing, kind: str) -> None:
+    assert looks_like(standing) == kind
 
 
 @pytest.mark.parametrize(
-    ("kind", "told", "under_way", "share", "expected"),
+    ("kind", "standing", "under_way", "share", "expected"),
     [
         # plenty: more than half after one more of everybody (at most a quarter)
         ("window", policy(99, 60), 0, 1.0, math.inf),
@@ -69,9 +69,11 @@ def test_what_an_answer_looks_like(told: Standing, kind: str) -> None:
         ("window", policy(5, None, None, 10.5), 0, 1.0, 0.5),
     ],
 )
-def test_the_rate(kind: str, told: Standing, under_way: int, share: float, expected: float) -> None:
-    assert rate(kind, told, under_way, share, 1.0) == pytest.approx(expected)
-    halved = rate(kind, told, under_way, share, 0.5)
+def test_the_rate(
+    kind: str, standing: Standing, under_way: int, share: float, expected: float
+) -> None:
+    assert rate(kind, standing, under_way, share, 1.0) == pytest.approx(expected)
+    halved = rate(kind, standing, under_way, share, 0.5)
     assert halved == pytest.approx(expected / 2 if expected < math.inf else expected)
 
 
@@ -122,7 +124,7 @@ def test_a_refusal_halves_and_passing_gives_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "now", "luck", "due"),
+    ("standing", "now", "luck", "due"),
     [
         (policy(10, 20.5), 0.0, 0.5, 2.0),
         (policy(10, 20.5), 0.0, 0.0, 1.0),
@@ -135,8 +137,8 @@ def test_a_refusal_halves_and_passing_gives_back() -> None:
         (policy(0, 20, None, None), 0.0, 1.0, 20.0),
     ],
 )
-def test_when_the_next_call_is_due(told: Standing, now: float, luck: float, due: float) -> None:
-    assert Policy(told, 0.0).due(now, 0.0, 0, luck) == pytest.approx(due)
+def test_when_the_next_call_is_due(standing: Standing, now: float, luck: float, due: float) -> None:
+    assert Policy(standing, 0.0).due(now, 0.0, 0, luck) == pytest.approx(due)
 
 
 @given(
@@ -148,12 +150,12 @@ def test_when_the_next_call_is_due(told: Standing, now: float, luck: float, due:
     st.integers(0, 1000), st.floats(1e-9, 1), st.floats(1 / 64, 1),
 )  # fmt: skip
 def test_the_rate_is_never_nonsense(
-    told: Standing, kind: str, under_way: int, share: float, caution: float
+    standing: Standing, kind: str, under_way: int, share: float, caution: float
 ) -> None:
-    found = rate(kind, told, under_way, share, caution)
+    found = rate(kind, standing, under_way, share, caution)
     assert found >= 0
-    assert rate(kind, told, under_way + 1, share, caution) <= found
-    assert steady(told, share, caution) > 0
+    assert rate(kind, standing, under_way + 1, share, caution) <= found
+    assert steady(standing, share, caution) > 0
 
 
 _standings = st.builds(
@@ -173,7 +175,7 @@ _standings = st.builds(
 def test_no_answers_make_the_pace_fail(
     answers: list[tuple[Standing, str, int]], luck: float, others: int
 ) -> None:
-    pace, now = Pace(0, True, lambda: luck), 0
+    pace, now = Pacer(0, True, lambda: luck), 0
     for _ in range(others):
         pace.leaves(now)
     for standing, how, seconds in answers:
@@ -181,10 +183,10 @@ def test_no_answers_make_the_pace_fail(
         pace.leaves(now)
         now += seconds * SECOND // 10
         if how == "pass":
-            pace.passed(now, Told(None, (standing,)))
+            pace.passed(now, ServerHints(None, (standing,)))
         else:
             standings = () if how == "blind" else (standing,)
-            pace.refused(now, now - 1, Told(float(seconds), standings))
+            pace.refused(now, now - 1, ServerHints(float(seconds), standings))
             assert seconds == 0 or pace.gate >= now + seconds * SECOND
     # A month, and chance: no pace keeps anybody away for longer.
     assert pace.due(now) <= now + 64 * 4 * 2 * 3600 * SECOND
@@ -193,9 +195,9 @@ def test_no_answers_make_the_pace_fail(
 
 def test_shares_that_add_up_give_rates_that_add_up() -> None:
     """The point of the law, but for the exponent: nobody has to know how many there are."""
-    told = policy(40, 20.5)
+    standing = policy(40, 20.5)
     for shares in ([1.0], [0.5, 0.5], [0.7, 0.2, 0.1], [0.02] * 50):
-        together = sum(rate("window", told, 0, share, 1.0) for share in shares)
+        together = sum(rate("window", standing, 0, share, 1.0) for share in shares)
         assert 2.0 <= together <= 2.0 * len(shares) ** 0.15 + 1e-9
 
 
@@ -217,44 +219,46 @@ def test_where_nothing_is_said_refusals_must_do() -> None:
 
 
 def test_calls_that_were_refused_together_count_once() -> None:
-    pace = Pace(0, True, lambda: 0.0)
-    told = Told(1.0, (policy(0, 1),))
+    pace = Pacer(0, True, lambda: 0.0)
+    standing = ServerHints(1.0, (policy(0, 1),))
     for _ in range(5):
         pace.leaves(0)
     for _ in range(5):
-        pace.refused(SECOND, 0, told)
+        pace.refused(SECOND, 0, standing)
     assert pace._policies["p"].caution == 0.5
     assert pace.under_way == 0
     pace.leaves(3 * SECOND)
-    pace.refused(4 * SECOND, 3 * SECOND, told)
+    pace.refused(4 * SECOND, 3 * SECOND, standing)
     assert pace._policies["p"].caution == 0.25
 
 
 def test_a_gate_does_not_open_for_all_at_once() -> None:
     opened = []
     for chance in (0.0, 0.5, 1.0):
-        pace = Pace(0, True, lambda chance=chance: chance)
+        pace = Pacer(0, True, lambda chance=chance: chance)
         for now in (0, 2 * SECOND):
             pace.leaves(now)
-            pace.passed(now, Told(None, (policy(10, 20.5),)))
+            pace.passed(now, ServerHints(None, (policy(10, 20.5),)))
         pace.leaves(4 * SECOND)
-        pace.refused(4 * SECOND, 4 * SECOND, Told(5.0))
+        pace.refused(4 * SECOND, 4 * SECOND, ServerHints(5.0))
         opened.append(pace.gate / SECOND)
     assert opened[0] == 9.0, "never too early"
     assert opened[0] < opened[1] < opened[2] <= 14.0, "within our interval, and what was asked for"
 
 
 def test_the_strictest_policy_counts() -> None:
-    pace = Pace(0, True, lambda: 0.5)
+    pace = Pacer(0, True, lambda: 0.5)
     pace.leaves(0)
     loose, tight = policy(40, 20.5), Standing("day", 2, 100.5, 1000, 86_400.0)
-    pace.passed(0, Told(None, (loose, tight)))
+    pace.passed(0, ServerHints(None, (loose, tight)))
     assert pace.due(0) == 50 * SECOND
     pace.leaves(50 * SECOND)
-    pace.passed(50 * SECOND, Told(None, (policy(99, 60), Standing("day", 1, 50.5, 1000))))
+    pace.passed(50 * SECOND, ServerHints(None, (policy(99, 60), Standing("day", 1, 50.5, 1000))))
     assert pace.due(50 * SECOND) == 100 * SECOND
     pace.leaves(101 * SECOND)
-    pace.passed(101 * SECOND, Told(None, (policy(99, 60), Standing("day", 999, 80_000, 1000))))
+    pace.passed(
+        101 * SECOND, ServerHints(None, (policy(99, 60), Standing("day", 999, 80_000, 1000)))
+    )
     assert pace.due(101 * SECOND) == 101 * SECOND
 
 

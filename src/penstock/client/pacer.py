@@ -1,4 +1,4 @@
-"""The pace of one key: what was learned of it, and when the next call may leave.
+"""The pacer of one key: what was learned of it, and when the next call may leave.
 
 There are two kinds of waiting. A *gate* was shut by a refusal: nothing leaves before it
 opens. A *pace* is our own conclusion from what is left: it delays a call, but never
@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from penstock.client.fields import MOST_POLICIES, Told
-from penstock.client.law import Blind, Policy
+from penstock.client.fields import MOST_POLICIES, ServerHints
+from penstock.client.rate_estimator import Blind, Policy
 from penstock.clock import SECOND
 
 
-class Pace:
+class Pacer:
     """Times are nanoseconds of one clock; used by many threads at once."""
 
     def __init__(self, now: int, learn: bool, chance: Callable[[], float]) -> None:
@@ -60,42 +60,42 @@ class Pace:
         with self._lock:
             self.under_way -= 1
 
-    def passed(self, now: int, told: Told) -> None:
+    def passed(self, now: int, hints: ServerHints) -> None:
         """A call was answered, and was not refused."""
         with self._lock:
             self.under_way -= 1
             if self._learn:
-                self._note(self._seconds(now), told, True)
+                self._note(self._seconds(now), hints, True)
                 self._blind.passed()
 
-    def refused(self, now: int, sent: int, told: Told) -> None:
+    def refused(self, now: int, sent: int, hints: ServerHints) -> None:
         """A call that left at ``sent`` was refused. Those that left together count once."""
         with self._lock:
             self.under_way -= 1
-            after = told.retry_after or 0.0
+            after = hints.retry_after or 0.0
             first = sent > self._refused_at
             if first:
                 self._refused_at = now
             spread = 0.0
             if self._learn:
-                self._note(self._seconds(now), told, False)
-                spread = self._slow_down(self._seconds(now), told, first)
+                self._note(self._seconds(now), hints, False)
+                spread = self._slow_down(self._seconds(now), hints, first)
             opens = now + round((after + self._chance() * spread) * SECOND)
             if after:
                 self._gate = max(self._gate, opens)
 
-    def _slow_down(self, now: float, told: Told, first: bool) -> float:
+    def _slow_down(self, now: float, hints: ServerHints, first: bool) -> float:
         """Over how many seconds those who were refused together should come back."""
         if first:
             for policy in self._policies.values():
                 policy.refused()
-            if not told.standings:
-                self._blind.refused(now, told.retry_after or 0.0)
+            if not hints.standings:
+                self._blind.refused(now, hints.retry_after or 0.0)
         paces = [policy.spacing for policy in self._policies.values()]
-        return min(max(paces, default=0.0), told.retry_after or 0.0)
+        return min(max(paces, default=0.0), hints.retry_after or 0.0)
 
-    def _note(self, now: float, told: Told, passed: bool) -> None:
-        for standing in told.standings:
+    def _note(self, now: float, hints: ServerHints, passed: bool) -> None:
+        for standing in hints.standings:
             policy = self._policies.pop(standing.name, None) or Policy(standing, now)
             policy.learn(standing, now, passed)
             self._policies[standing.name] = policy  # the latest is last

@@ -27,13 +27,13 @@ def headers(decision: Decision) -> dict[str, str]:
         reset = decision.retry_after
     elif bucket and decision.remaining == 0:
         reset -= (quota - 1) * limit.interval_ns / 1e9
-    told = {
+    hints = {
         "RateLimit-Policy": f'"default";q={quota};w={max(1, ceil(window))}',
         "RateLimit": f'"default";r={decision.remaining};t={max(0, ceil(reset))}',
     }
     if not decision and decision.retry_after is not None:
-        told["Retry-After"] = str(max(1, ceil(decision.retry_after)))
-    return told
+        hints["Retry-After"] = str(max(1, ceil(decision.retry_after)))
+    return hints
 
 
 @dataclass

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.fields import LONGEST, Standing, Told, read, read_date, read_delay
+from penstock.client.fields import LONGEST, ServerHints, Standing, read, read_date, read_delay
 
 NOW = 1_767_225_600.0  # 2026-01-01 00:00:00
 HTTP_NOW = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
-def told(**fields: str) -> Told:
+def hints(**fields: str) -> ServerHints:
     return read(httpx.Headers({name.replace("_", "-"): text for name, text in fields.items()}), NOW)
 
 
@@ -63,12 +63,12 @@ def test_a_date_is_compared_with_the_answers_own_date(skew: int) -> None:
     headers["X-RateLimit-Remaining"] = "0"
     headers["X-RateLimit-Reset"] = str(round(server + 20))
     found = read(httpx.Headers(headers), NOW)
-    assert found == Told(30.0, (Standing("x-ratelimit", 0, 20.0),))
+    assert found == ServerHints(30.0, (Standing("x-ratelimit", 0, 20.0),))
 
 
 def test_without_a_date_our_clock_is_what_there_is() -> None:
-    assert told(retry_after="Thu, 01 Jan 2026 00:00:10 GMT").retry_after == 10.0
-    assert told(retry_after="Thu, 01 Jan 2026 00:00:10 GMT", date="today").retry_after == 10.0
+    assert hints(retry_after="Thu, 01 Jan 2026 00:00:10 GMT").retry_after == 10.0
+    assert hints(retry_after="Thu, 01 Jan 2026 00:00:10 GMT", date="today").retry_after == 10.0
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_without_a_date_our_clock_is_what_there_is() -> None:
 )  # fmt: skip
 def test_the_ietf_fields(policy: str | None, limit: str, standings: list[Standing]) -> None:
     fields = {"ratelimit": limit} | ({"ratelimit_policy": policy} if policy else {})
-    assert list(told(**fields).standings) == standings
+    assert list(hints(**fields).standings) == standings
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_the_ietf_fields(policy: str | None, limit: str, standings: list[Standin
     ],
 )  # fmt: skip
 def test_the_older_fields(fields: dict[str, str], standing: Standing | None) -> None:
-    assert told(**fields).standings == (() if standing is None else (standing,))
+    assert hints(**fields).standings == (() if standing is None else (standing,))
 
 
 def test_no_answer_has_more_policies_than_we_keep() -> None:
     many = ", ".join(f'"p{number}";r=1' for number in range(100))
-    assert len(told(ratelimit=many).standings) == 16
+    assert len(hints(ratelimit=many).standings) == 16
 
 
 def test_dates_round_trip() -> None:
