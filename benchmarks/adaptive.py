@@ -14,7 +14,13 @@ from typing import Any
 from benchmarks import plots
 from benchmarks.report import OUT, Table
 from penstock.adaptive import AIMD, AdaptiveLimit, CPUTarget, Gradient2, Vegas
-from penstock.adaptive.simulation import Door, OpenDoor, Second, Service, simulate
+from penstock.testing.load_simulation import (
+    Admission,
+    Second,
+    SimulatedService,
+    Unlimited,
+    simulate,
+)
 
 TARGET = 0.2
 CHANGES = (0, 30, 60, 90)
@@ -23,14 +29,14 @@ SERVERS = ((0, 20), (30, 10), (60, 20))
 OFFERED = 600
 SETTLED = 10
 
-Make = Callable[[Service], AdaptiveLimit | Door]
+Make = Callable[[SimulatedService], AdaptiveLimit | Admission]
 STRATEGIES: dict[str, Make] = {
     "AIMD, p99 below 200 ms": lambda _: AIMD(TARGET, chance=random.Random(1).random),
     "Gradient2": lambda _: Gradient2(),
     "Vegas": lambda _: Vegas(),
     "CPUTarget, 95 %": lambda service: CPUTarget(0.95, reader=service.cpu),
 }
-NO_LIMIT: Make = lambda _: OpenDoor()  # noqa: E731  # one more of the kind above
+NO_LIMIT: Make = lambda _: Unlimited()  # noqa: E731  # one more of the kind above
 
 
 def run(quick: bool = False, path: Path = OUT / "adaptive.png") -> list[Table]:
@@ -55,7 +61,7 @@ def run(quick: bool = False, path: Path = OUT / "adaptive.png") -> list[Table]:
 
 
 def _simulated(make: Make) -> list[Second]:
-    service = Service(servers=SERVERS, run_time=((0, RUN_TIME),))
+    service = SimulatedService(servers=SERVERS, run_time=((0, RUN_TIME),))
     return simulate(make(service), service, ((0, OFFERED),), CHANGES[-1])
 
 

@@ -7,14 +7,14 @@ Run it: python examples/adaptive.py
 """
 
 from penstock.adaptive import AIMD
-from penstock.adaptive.simulation import OpenDoor, Service, simulate
+from penstock.testing.load_simulation import SimulatedService, Unlimited, simulate
 
 SERVERS = [(0, 20), (30, 10), (60, 20)]  # from which second, how many
 
 
 def main() -> None:
-    limited = simulate(AIMD(target="200ms"), Service(servers=SERVERS), [(0, 600)], 90)
-    without = simulate(OpenDoor(), Service(servers=SERVERS), [(0, 600)], 90)
+    limited = simulate(AIMD(target="200ms"), SimulatedService(servers=SERVERS), [(0, 600)], 90)
+    without = simulate(Unlimited(), SimulatedService(servers=SERVERS), [(0, 600)], 90)
     print("second  limit  can do  finished  p99        p99 without a limit")
     for row, other in list(zip(limited, without, strict=True))[4::5]:
         print(

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive.traffic import RateDoor
+from adaptive.traffic import RateAdmission
 from penstock import AsyncLimiter, Limit, Limiter, MemoryStore
 from penstock.adaptive import AIMD, AdaptiveRate, CPUTarget, Gradient2, Vegas
-from penstock.adaptive.simulation import Service, simulate
 from penstock.clock import SECOND
 from penstock.errors import LimitError
 from penstock.testing import FakeClock
+from penstock.testing.load_simulation import SimulatedService, simulate
 
 UNITS = [
     ("1000/second", "1000000/second"),
@@ -163,8 +163,8 @@ def test_on_a_service_it_keeps_response_times_where_a_fixed_rate_does_not() -> N
     """A rate bounds no queue: it is cut to half each time, and keeps about 70 % busy."""
 
     def worst_and_busy(rate: AdaptiveRate, clock: FakeClock) -> tuple[float, float]:
-        service = Service(servers=((0, 20), (30, 10), (60, 20)))
-        rows = simulate(RateDoor(rate, clock), service, ((0, 600),), 90)
+        service = SimulatedService(servers=((0, 20), (30, 10), (60, 20)))
+        rows = simulate(RateAdmission(rate, clock), service, ((0, 600),), 90)
         calm = [row for row in rows if row.at % 30 >= 10]
         busy = sum(row.finished for row in calm) / sum(row.capacity for row in calm)
         return max(row.p99 for row in calm), busy

@@ -36,7 +36,7 @@ class Teller:
         return self.strategy.limit
 
 
-class SlotDoor:
+class SlotAdmission:
     """The real concurrency limiter; ``of`` says each request's priority."""
 
     def __init__(self, limiter: ConcurrencyLimiter, clock: FakeClock, of: Any = None) -> None:
@@ -62,7 +62,7 @@ class SlotDoor:
         self._slots.pop(number).__exit__(None, None, None)
 
 
-class RateDoor:
+class RateAdmission:
     """The real rate limiter, at the price of an `AdaptiveRate`."""
 
     def __init__(self, rate: AdaptiveRate, clock: FakeClock) -> None:

@@ -3,7 +3,7 @@
 The service has some servers and one queue. A run waits for a server, then takes a time by
 chance (lognormal: never negative, with a tail). How many servers there are may change with
 time, and so may how long a run takes. Requests arrive by chance at a given mean rate,
-whatever becomes of them, as they do on the internet; a `Door` lets them in or sheds them.
+whatever becomes of them, as they do on the internet; an `Admission` admits or sheds them.
 
 ::
 
@@ -31,14 +31,14 @@ Course = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Arrival:
     """One arrival. ``number`` counts them; ``begun_ns`` is when it was let in."""
 
     number: int
     begun_ns: int
 
 
-class Door(Protocol):
+class Admission(Protocol):
     """Who may come in; told of everyone who leaves."""
 
     @property
@@ -52,7 +52,7 @@ class Door(Protocol):
         """It has run."""
 
 
-class LimitDoor:
+class LimitedAdmission:
     """As many at once as the strategy says; the others are shed."""
 
     def __init__(self, strategy: AdaptiveLimit) -> None:
@@ -76,7 +76,7 @@ class LimitDoor:
         self._strategy.record(duration_ns, self._beside.pop(number), False, now)
 
 
-class OpenDoor:
+class Unlimited:
     """Everybody comes in: what happens without a limit."""
 
     limit = math.inf
@@ -103,7 +103,7 @@ class Second:
 
 
 @dataclass(slots=True)
-class Service:
+class SimulatedService:
     """``servers`` and ``run_time`` (the mean, in seconds) may change with time."""
 
     servers: Course = ((0, 20),)
@@ -111,7 +111,7 @@ class Service:
     spread: float = 0.35
     now: int = 0
     busy: int = 0
-    queue: deque[Request] = field(default_factory=deque)
+    queue: deque[Arrival] = field(default_factory=deque)
     _busy_ns: float = 0.0
     _asked_at: int = 0
     _at: int = 0
@@ -148,8 +148,8 @@ def value_at(course: Course, now: int) -> float:
 
 
 def simulate(
-    door: AdaptiveLimit | Door,
-    service: Service,
+    admission: AdaptiveLimit | Admission,
+    service: SimulatedService,
     arrivals: Course,
     seconds: int,
     seed: int = 1,
@@ -159,22 +159,22 @@ def simulate(
 
     ``seen`` is told of each arrival: its number, and whether it was let in.
     """
-    if isinstance(door, AdaptiveLimit):
-        door = LimitDoor(door)
-    return _Run(door, service, arrivals, seconds, random.Random(seed), seen).rows()
+    if isinstance(admission, AdaptiveLimit):
+        admission = LimitedAdmission(admission)
+    return _Run(admission, service, arrivals, seconds, random.Random(seed), seen).rows()
 
 
 class _Run:
     def __init__(
         self,
-        door: Door,
-        service: Service,
+        admission: Admission,
+        service: SimulatedService,
         arrivals: Course,
         seconds: int,
         chance: random.Random,
         seen: Callable[[int, bool], None] | None,
     ) -> None:
-        self._door, self._service, self._arrivals = door, service, arrivals
+        self._admission, self._service, self._arrivals = admission, service, arrivals
         self._seconds, self._chance, self._seen = seconds, chance, seen
         self._count = 0
         # When, the number of the request that ends then, and since when it was in.
@@ -187,7 +187,7 @@ class _Run:
         for at in range(self._seconds):
             until = (at + 1) * SECOND
             before, shed, durations = self._count, 0, list[int]()
-            limits = self._door.limit
+            limits = self._admission.limit
             while True:
                 change = self._changes[0] if self._changes else until
                 end = self._ends[0][0] if self._ends else until
@@ -224,11 +224,11 @@ class _Run:
 
     def _arrive(self, now: int) -> bool:
         self._count += 1
-        entered = self._door.enter(self._count, now)
+        entered = self._admission.enter(self._count, now)
         if self._seen is not None:
             self._seen(self._count, entered)
         if entered:
-            self._service.queue.append(Request(self._count, now))
+            self._service.queue.append(Arrival(self._count, now))
         return entered
 
     def _start(self, now: int) -> None:
@@ -244,7 +244,7 @@ class _Run:
     def _leave(self) -> int:
         now, number, begun = heapq.heappop(self._ends)
         self._service.busy -= 1
-        self._door.leave(number, now - begun, now)
+        self._admission.leave(number, now - begun, now)
         return now - begun
 
 
