@@ -1,8 +1,9 @@
-"""Shared by all tests: Hypothesis without a clock, and the core that is being tested."""
+"""Shared by all tests: Hypothesis without a clock, Ctrl-C, and which core is tested."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 import hypothesis
 
@@ -16,6 +17,10 @@ hypothesis.settings.register_profile(
     max_examples=int(os.environ.get("PENSTOCK_EXAMPLES", "100")),
 )
 hypothesis.settings.load_profile("ours")
+
+# A shell that starts us in the background has us ignore SIGINT, and so would our children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:
