@@ -26,9 +26,9 @@ REQUIRED = os.environ.get("PENSTOCK_REQUIRE_COMPILED") == "1"
 def core_modules() -> list[str]:
     """The names in penstock/_mode.py, read as text: importing it would need a build."""
     text = (HERE / "src/penstock/_mode.py").read_text()
-    block = re.search(r"CORE = \((.*?)\)", text, re.S)
-    assert block is not None, "src/penstock/_mode.py lost its CORE tuple"
-    return re.findall(r'"([\w.]+)"', block.group(1))
+    blocks = re.findall(r"^(?:CORE|SERVICE) = \((.*?)\)", text, re.S | re.M)
+    assert len(blocks) == 2, "src/penstock/_mode.py lost its CORE or SERVICE tuple"
+    return re.findall(r'"([\w.]+)"', "".join(blocks))
 
 
 def extension(name: str) -> Extension:

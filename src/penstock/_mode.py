@@ -4,7 +4,8 @@ The core's modules may lie here twice: ``decision.py`` and, where a compiler was
 at hand, ``decision.*.so`` built from it. Python prefers the ``.so``. This module
 is imported before any of them and overrules that in two cases: the user asked
 for plain Python (``PENSTOCK_PURE=1``), or the build is incomplete, because the
-compiled modules call each other in C and work only together.
+compiled modules call each other in C and work only together. A service that was not
+built leaves the limiter's core compiled.
 """
 
 import importlib.machinery
@@ -29,31 +30,36 @@ CORE = (
     "stores._memory",
     "stores._mapped",
     "limiter",
+)
+# The service's messages. They call the core in C, but the core does not need them.
+SERVICE = (
     "server.rls",
     "server.rls_answer",
     "server.rls_quick",
 )
 
 
-def _all_built() -> bool:
+def _all_built(modules: Sequence[str]) -> bool:
     here = Path(__file__).parent
     return all(
         any(
             here.joinpath(*name.split(".")).with_suffix(suffix).exists()
             for suffix in importlib.machinery.EXTENSION_SUFFIXES
         )
-        for name in CORE
+        for name in modules
     )
 
 
 class _SourceOnly:
-    """Finds ``.py`` files of this package and no extension modules."""
+    """Finds the ``.py`` files of some modules, and not their extension modules."""
 
-    @staticmethod
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._modules = {f"penstock.{name}" for name in modules}
+
     def find_spec(
-        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if path is None or not name.startswith("penstock."):
+        if path is None or name not in self._modules:
             return None
         details = (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES)
         for folder in path:
@@ -64,9 +70,11 @@ class _SourceOnly:
 
 
 PURE_WANTED = os.environ.get("PENSTOCK_PURE", "") not in ("", "0")
-COMPILED = not PURE_WANTED and _all_built()
+COMPILED = not PURE_WANTED and _all_built(CORE)
 if not COMPILED:
-    sys.meta_path.insert(0, _SourceOnly)
+    sys.meta_path.insert(0, _SourceOnly((*CORE, *SERVICE)))
+elif not _all_built(SERVICE):
+    sys.meta_path.insert(0, _SourceOnly(SERVICE))
 
 
 def describe() -> str:
