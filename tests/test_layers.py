@@ -24,6 +24,7 @@ ORDER = [
     {"circuit"},
     {"algorithms"},
     {"stores"},
+    {"flows"},
     {"line", "flow", "drivers", "guard", "request", "reservation"},
     {"limiter"},
     {"async_limiter"},

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from penstock.concurrency.leases import Lease, LeaseClock, Requests
+from penstock.concurrency.leases import Lease, LeaseClock, ScriptCalls
 from penstock.testing import FakeClock
 
 SECOND = 10**9
@@ -53,7 +53,7 @@ def test_the_clock_of_leases_goes_on() -> None:
 
 
 def test_holders_can_be_told_apart_and_found() -> None:
-    one, other = Requests("p", 1, SECOND), Requests("p", 1, SECOND)
+    one, other = ScriptCalls("p", 1, SECOND), ScriptCalls("p", 1, SECOND)
     ids = [one.new_id(), one.new_id(), other.new_id()]
     assert len(set(ids)) == 3
     assert ids[0].startswith(f"{socket.gethostname()}:{os.getpid()}:")
@@ -71,9 +71,9 @@ def test_holders_can_be_told_apart_and_found() -> None:
     ],
 )
 def test_names_in_the_store(key: str, name: str) -> None:
-    request = Requests("p", 2, SECOND).release(key, ["id"])
+    request = ScriptCalls("p", 2, SECOND).release(key, ["id"])
     assert request.keys[0].decode() == name
-    line = Requests("p", 2, SECOND).ask(Lease(key, "id", FakeClock()), 0, 1, [1, 2])
+    line = ScriptCalls("p", 2, SECOND).ask(Lease(key, "id", FakeClock()), 0, 1, [1, 2])
     assert [key.decode().rpartition(":")[2] for key in line.keys] == [
         "held", "seen", "line1", "line2"
     ]  # fmt: skip

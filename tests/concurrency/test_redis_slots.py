@@ -52,7 +52,7 @@ def make(redis_url: str, prefix: str) -> Iterator[Make]:
 
 def held(limiter: Any, key: str = "k") -> int:
     """How many leases the server has."""
-    requests, server = limiter._slots._requests, limiter._slots._server
+    requests, server = limiter._slots._calls, limiter._slots._server
     with server._store.client() as client:
         count: int = client.zcard(requests._names(key)[0])
         return count
@@ -242,7 +242,7 @@ def _pass(slot: Any) -> None:
 def test_a_name_that_holds_something_else_is_an_error(make: Make, prefix: str) -> None:
     limiter = make(on_failure="open")
     with limiter._slots._server._store.client() as client:
-        client.set(limiter._slots._requests._names("k")[0], "ours")
+        client.set(limiter._slots._calls._names("k")[0], "ours")
     with pytest.raises(ForeignValue, match="not ours"):
         limiter.slot("k").__enter__()
     with limiter.slot("another") as hold:

@@ -28,7 +28,7 @@ def options(redis_url: str, prefix: str) -> Options:
 async def held(limiter: AsyncConcurrencyLimiter, key: str = "k") -> int:
     slots: Any = limiter._limiter._slots
     client, _ = slots._server._client_of_loop()
-    count: int = await client.zcard(slots._requests._names(key)[0])
+    count: int = await client.zcard(slots._calls._names(key)[0])
     return count
 
 

@@ -5,30 +5,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from penstock import flows
 from penstock.client.calls import Call, Keep, Send, Tries, Wait
 from penstock.drivers import drive, drive_async
 
 
 def run(call: Call, send: Callable[[], Any], keep: Callable[[Any], Any]) -> tuple[Any, Tries]:
-    """Run a call to its end, blocking. What interrupts it is thrown into it."""
+    """Run a call to its end, blocking."""
 
     def do(step: Wait | Send | Keep) -> Any:
         if isinstance(step, Send):
             return send()
         return drive(step.flow) if isinstance(step, Wait) else keep(step.response)
 
-    try:
-        step = next(call)
-        while True:
-            try:
-                answer = do(step)
-            except BaseException as error:
-                step = call.throw(error)
-            else:
-                step = call.send(answer)
-    except StopIteration as end:
-        outcome: tuple[Any, Tries] = end.value
-        return outcome
+    return flows.run(call, do)
 
 
 async def run_async(
@@ -43,15 +33,4 @@ async def run_async(
             return await send()
         return await (drive_async(step.flow) if isinstance(step, Wait) else keep(step.response))
 
-    try:
-        step = next(call)
-        while True:
-            try:
-                answer = await do(step)
-            except BaseException as error:
-                step = call.throw(error)
-            else:
-                step = call.send(answer)
-    except StopIteration as end:
-        outcome: tuple[Any, Tries] = end.value
-        return outcome
+    return await flows.run_async(call, do)

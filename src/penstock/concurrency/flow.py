@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Generator
 from dataclasses import dataclass
 
+from penstock import flows
 from penstock.clock import Clock, MonotonicClock, WallClock
 from penstock.concurrency.fair_queue import SlotWaiter, Stage
 from penstock.concurrency.local_slots import LocalSlots
@@ -62,46 +63,37 @@ def wait(slots: LocalSlots, waiter: SlotWaiter, timeout: int | None) -> Flow:
 
 def drive(slots: LocalSlots, flow: Flow) -> None:
     """Run a flow to its end, blocking."""
-    answer: int | None = None
-    try:
-        while True:
-            step = flow.send(answer)
-            answer = None
-            if isinstance(step, Ask):
-                answer = slots.ask(step.waiter)
-            else:
-                _sleep(step)
-    except StopIteration:
-        return
+
+    def do(step: Ask | Pause) -> int | None:
+        return slots.ask(step.waiter) if isinstance(step, Ask) else _sleep(step)
+
+    flows.run(flow, do)
 
 
 async def drive_async(slots: LocalSlots, flow: Flow) -> None:
     """Run a flow to its end, suspending."""
-    answer: int | None = None
-    try:
-        while True:
-            step = flow.send(answer)
-            answer = None
-            if isinstance(step, Ask):
-                answer = await slots.ask_async(step.waiter)
-            else:
-                await _sleep_async(step)
-    except StopIteration:
-        return
+
+    async def do(step: Ask | Pause) -> int | None:
+        if isinstance(step, Ask):
+            return await slots.ask_async(step.waiter)
+        return await _sleep_async(step)
+
+    await flows.run_async(flow, do)
 
 
-def _sleep(pause: Pause) -> None:
+def _sleep(pause: Pause) -> int | None:
     assert isinstance(pause.ticket, ThreadTicket)
     await_call(pause.ticket, pause.clock, pause.nanoseconds)
+    return None
 
 
-async def _sleep_async(pause: Pause) -> None:
+async def _sleep_async(pause: Pause) -> int | None:
     """A timer calls the ticket, too: a task for each would cost more than all else here."""
     ticket = pause.ticket
     assert isinstance(ticket, TaskTicket)
     if pause.nanoseconds is None:
         await ticket.wait()
-        return
+        return None
     seconds = pause.nanoseconds / 1e9
     timer: asyncio.TimerHandle | asyncio.Task[None]
     if isinstance(pause.clock, (MonotonicClock, WallClock)):
@@ -113,3 +105,4 @@ async def _sleep_async(pause: Pause) -> None:
         await ticket.wait()
     finally:
         timer.cancel()
+    return None

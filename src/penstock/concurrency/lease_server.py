@@ -19,10 +19,11 @@ from typing import Any
 
 from redis.exceptions import ConnectionError, NoScriptError, ResponseError
 
+from penstock import flows
 from penstock.breaker import CircuitBreaker, CircuitChanged
 from penstock.circuit import CLOSED, OPEN
 from penstock.clock import Clock
-from penstock.concurrency.leases import LeaseFlow, Request
+from penstock.concurrency.leases import LeaseFlow, ScriptCall
 from penstock.errors import ForeignValue, StoreError, StoreUnavailable
 from penstock.events import Event, Hooks, StoreDown, StoreUp
 from penstock.stores.redis import RedisStore
@@ -34,6 +35,10 @@ _SCRIPT = resources.files("penstock.concurrency").joinpath("leases.lua").read_te
 _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 # More at once would open more connections than leases need.
 _AT_ONCE = 8
+
+
+# A method of redis-py's clients, and its arguments.
+Command = tuple[Any, ...]
 
 
 class NotAsked(StoreUnavailable):
@@ -72,77 +77,44 @@ class LeaseServer:
     # Flows -------------------------------------------------------------------------------
 
     def run(self, flow: LeaseFlow) -> Any:
-        """Run a flow to its end, blocking. What interrupts it is thrown into it."""
-        try:
-            request = next(flow)
-            while True:
-                try:
-                    answer = self._call(request)
-                except BaseException as error:
-                    request = flow.throw(error)
-                else:
-                    request = flow.send(answer)
-        except StopIteration as end:
-            return end.value
+        """Run a flow to its end, blocking."""
+        return flows.run(flow, self._call)
 
     async def run_async(self, flow: LeaseFlow) -> Any:
         """Run a flow to its end, suspending."""
-        try:
-            request = next(flow)
-            while True:
-                try:
-                    answer = await self._call_async(request)
-                except BaseException as error:
-                    request = flow.throw(error)
-                else:
-                    request = flow.send(answer)
-        except StopIteration as end:
-            return end.value
+        return await flows.run_async(flow, self._call_async)
 
-    def _call(self, request: Request) -> Any:
-        with self._watched(request), self._turns:
-            client, talk = self._client_of_threads(), _talk(request)
-            try:
-                command = next(talk)
-                while True:
-                    try:
-                        answer = getattr(client, command[0])(*command[1:])
-                    except Exception as error:
-                        command = talk.throw(error)
-                    else:
-                        command = talk.send(answer)
-            except StopIteration as end:
-                return end.value
+    def _call(self, call: ScriptCall) -> Any:
+        with self._watched(call), self._turns:
+            client = self._client_of_threads()
 
-    async def _call_async(self, request: Request) -> Any:
+            def send(command: Command) -> Any:
+                return getattr(client, command[0])(*command[1:])
+
+            return flows.run(_talk(call), send)
+
+    async def _call_async(self, call: ScriptCall) -> Any:
         client, turns = self._client_of_loop()
-        with self._watched(request):
+
+        async def send(command: Command) -> Any:
+            return await getattr(client, command[0])(*command[1:])
+
+        with self._watched(call):
             async with turns:
-                talk = _talk(request)
-                try:
-                    command = next(talk)
-                    while True:
-                        try:
-                            answer = await getattr(client, command[0])(*command[1:])
-                        except Exception as error:
-                            command = talk.throw(error)
-                        else:
-                            command = talk.send(answer)
-                except StopIteration as end:
-                    return end.value
+                return await flows.run_async(_talk(call), send)
 
     @contextmanager
-    def _watched(self, request: Request) -> Iterator[None]:
+    def _watched(self, call: ScriptCall) -> Iterator[None]:
         """Counts how it went; what went wrong becomes one of the errors that mean something."""
         breaker, permit = self._breaker, None
-        if not request.insists:
+        if not call.insists:
             permit = breaker.allows()
             if permit is None:
                 raise NotAsked(f"{self.name}: {breaker.reason}")
         try:
             yield
         except Exception as error:  # redis-py lets many kinds through
-            ours = _answered_error(error, request)
+            ours = _answered_error(error, call)
             if ours is not None:
                 breaker.succeeded(permit)
                 raise ours from error
@@ -153,7 +125,7 @@ class LeaseServer:
         except BaseException:
             breaker.gave_up(permit)
             raise
-        if request.insists and breaker.state == OPEN:
+        if call.insists and breaker.state == OPEN:
             breaker.close()
         else:
             breaker.succeeded(permit)
@@ -202,22 +174,22 @@ class LeaseServer:
         self._clean()
 
 
-def _talk(request: Request) -> Generator[tuple[Any, ...], Any, Any]:
+def _talk(call: ScriptCall) -> Generator[Command, Any, Any]:
     """Which commands to send, by the names that they have in redis-py."""
-    told = (len(request.keys), *request.keys, *request.args)
+    arguments = (len(call.keys), *call.keys, *call.args)
     for last in (False, True):
         try:
             try:
-                return (yield "evalsha", _SHA, *told)
+                return (yield "evalsha", _SHA, *arguments)
             except NoScriptError:
-                return (yield "eval", _SCRIPT, *told)
+                return (yield "eval", _SCRIPT, *arguments)
         except ConnectionError:
             if last:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def _answered_error(error: Exception, request: Request) -> StoreError | None:
+def _answered_error(error: Exception, call: ScriptCall) -> StoreError | None:
     """What is wrong with what was asked, and not with the server; none if it is the server."""
     if isinstance(error, StoreError):
         return error
@@ -229,7 +201,7 @@ def _answered_error(error: Exception, request: Request) -> StoreError | None:
     if found is Trouble.WRONG:
         found = trouble(ResponseError(f"ERR {text}")) if "script" in text else Trouble.UNAVAILABLE
     if found is Trouble.FOREIGN:
-        return ForeignValue(f"{request.keys[0]!r} or a key beside it is not ours: {text}")
+        return ForeignValue(f"{call.keys[0]!r} or a key beside it is not ours: {text}")
     return (
         StoreError(f"the script of the leases failed: {text}") if found is Trouble.WRONG else None
     )

@@ -70,7 +70,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ScriptCall:
     """One call of the script."""
 
     keys: tuple[bytes, ...]
@@ -79,12 +79,12 @@ class Request:
     insists: bool = False
 
 
-# Yields requests, is sent their answers.
-LeaseFlow = Generator[Request, Any, Any]
+# Yields calls, is sent their answers.
+LeaseFlow = Generator[ScriptCall, Any, Any]
 
 
-class Requests:
-    """Writes what is asked of the script; all names and numbers are made here."""
+class ScriptCalls:
+    """Makes the calls of the script; all its names and numbers are made here."""
 
     def __init__(self, prefix: str, classes: int, length: int) -> None:
         self._prefix = prefix
@@ -101,19 +101,19 @@ class Requests:
     def new_id(self) -> str:
         return f"{self._process}:{next(self._numbers)}"
 
-    def ask(self, lease: Lease, stay: int, number: int, capacities: Iterable[int]) -> Request:
+    def ask(self, lease: Lease, stay: int, number: int, capacities: Iterable[int]) -> ScriptCall:
         """For a slot; ``number`` is of the class, ``capacities`` what each class may use.
 
         If there is none, the process stands in the fleet's line for another ``stay``.
         """
         args = ("ask", lease.id, self._length, self._process, stay // 1000, number + 1, *capacities)
-        return Request(self._names(lease.key), args)
+        return ScriptCall(self._names(lease.key), args)
 
-    def renew(self, key: str, ids: Iterable[str], verb: str = "renew") -> Request:
-        return Request(self._names(key)[:2], (verb, self._length, *ids), insists=True)
+    def renew(self, key: str, ids: Iterable[str], verb: str = "renew") -> ScriptCall:
+        return ScriptCall(self._names(key)[:2], (verb, self._length, *ids), insists=True)
 
-    def release(self, key: str, ids: Iterable[str], insists: bool = False) -> Request:
-        return Request(self._names(key)[:2], ("release", *ids), insists)
+    def release(self, key: str, ids: Iterable[str], insists: bool = False) -> ScriptCall:
+        return ScriptCall(self._names(key)[:2], ("release", *ids), insists)
 
     def _names(self, key: str) -> tuple[bytes, ...]:
         """In one slot of a cluster: see `penstock.keys`."""

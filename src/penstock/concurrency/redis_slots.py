@@ -19,7 +19,7 @@ from penstock.concurrency.events import SlotDegraded
 from penstock.concurrency.fair_queue import SlotWaiter
 from penstock.concurrency.lease_queue import MILLISECOND, LeaseQueue
 from penstock.concurrency.lease_server import LeaseServer, NotAsked
-from penstock.concurrency.leases import Lease, LeaseClock, LeaseFlow, Requests, running_loop
+from penstock.concurrency.leases import Lease, LeaseClock, LeaseFlow, ScriptCalls, running_loop
 from penstock.concurrency.queue_policy import QueuePolicy
 from penstock.concurrency.renewal import Renewal
 from penstock.concurrency.size import Fixed
@@ -54,8 +54,8 @@ class RedisSlots(LeaseQueue):
         self._lease_clock = LeaseClock()
         timeout = min(LONGEST_ANSWER, length / 4 / 1e9)
         self._server = LeaseServer(store, timeout, self._lease_clock, hooks)
-        self._requests = Requests(store.prefix, policy.classes, length)
-        self._renewal = Renewal(self._server, self._requests, length, self._lease_clock, hooks)
+        self._calls = ScriptCalls(store.prefix, policy.classes, length)
+        self._renewal = Renewal(self._server, self._calls, length, self._lease_clock, hooks)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -63,7 +63,7 @@ class RedisSlots(LeaseQueue):
         return self._server.is_down
 
     def new_lease(self, key: str) -> Lease:
-        return Lease(key, self._requests.new_id(), self._lease_clock)
+        return Lease(key, self._calls.new_id(), self._lease_clock)
 
     def keep(self, lease: Lease) -> None:
         self._renewal.keep(lease)
@@ -91,7 +91,7 @@ class RedisSlots(LeaseQueue):
         capacities = [self.policy.capacity(each, limit) for each in range(self.policy.classes)]
         sent = self._lease_clock.now()
         try:
-            granted, held, ahead = yield self._requests.ask(
+            granted, held, ahead = yield self._calls.ask(
                 lease, pause + LATE if stays else 0, number, capacities
             )
         except BaseException as error:
@@ -131,7 +131,7 @@ class RedisSlots(LeaseQueue):
         self.forget(lease)
         try:
             if lease.counted:
-                yield self._requests.release(lease.key, [lease.id])
+                yield self._calls.release(lease.key, [lease.id])
         except BaseException as error:
             self._renewal.owe(lease)
             if not isinstance(error, StoreUnavailable):
@@ -167,7 +167,7 @@ class RedisSlots(LeaseQueue):
     def start_over(self) -> None:
         super().start_over()
         self._tasks = set()
-        self._requests.start_over()
+        self._calls.start_over()
         self._renewal.start_over()
         self._server.start_over()
 

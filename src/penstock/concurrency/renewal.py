@@ -20,7 +20,7 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.concurrency.events import SlotLost
 from penstock.concurrency.lease_server import LeaseServer
-from penstock.concurrency.leases import Lease, LeaseFlow, Requests, running_loop
+from penstock.concurrency.leases import Lease, LeaseFlow, ScriptCalls, running_loop
 from penstock.errors import StoreError
 from penstock.events import Hooks
 
@@ -45,10 +45,10 @@ class Renewal:
     """One for each limiter."""
 
     def __init__(
-        self, server: LeaseServer, requests: Requests, length: int, clock: Clock, hooks: Hooks
+        self, server: LeaseServer, calls: ScriptCalls, length: int, clock: Clock, hooks: Hooks
     ) -> None:
         self._server = server
-        self._requests = requests
+        self._calls = calls
         self._length = length
         self._clock = clock
         self._hooks = hooks
@@ -178,7 +178,7 @@ class Renewal:
         self._look(home, held)
         for key, leases in _by_key(owed):
             try:
-                yield self._requests.release(key, [lease.id for lease in leases], insists=True)
+                yield self._calls.release(key, [lease.id for lease in leases], insists=True)
                 self._paid(home, leases)
             except StoreError:
                 now = self._clock.now()
@@ -189,7 +189,7 @@ class Renewal:
                 sent = self._clock.now()
                 verb = "renew" if counted else "enrol"
                 try:
-                    answers = yield self._requests.renew(key, [e.id for e in leases], verb)
+                    answers = yield self._calls.renew(key, [e.id for e in leases], verb)
                 except StoreError:
                     pause = self._length / _RETRIES / 1e9
                 else:
