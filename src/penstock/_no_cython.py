@@ -1,4 +1,4 @@
-"""Cython's class decorators where Cython is not installed: they do nothing."""
+"""Cython's decorators where Cython is not installed: they do nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ T = TypeVar("T")
 
 def freelist(size: int) -> Callable[[T], T]:
     return lambda kind: kind
+
+
+def binding(value: bool) -> Callable[[T], T]:
+    return lambda function: function
+
+
+def embedsignature(value: bool) -> Callable[[T], T]:
+    return lambda function: function
 
 
 def no_gc(kind: T) -> T:

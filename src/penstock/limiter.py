@@ -1,9 +1,12 @@
+# cython: binding=True
+# Bound functions keep their signatures, for editors and for help().
 """Limiter: the verbs, for threads. `AsyncLimiter` has the same for coroutines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.decision import Decision
 from penstock.drivers import drive
@@ -17,10 +20,22 @@ from penstock.reservation import Reservation
 from penstock.stores.base import Counters, Store, check_cost, check_key, speaking
 from penstock.stores.memory import MemoryStore
 
+if TYPE_CHECKING:
+    from penstock import _no_cython as cython  # which has types
+else:
+    try:
+        import cython  # needed to compile this, not to run it
+    except ModuleNotFoundError:
+        from penstock import _no_cython as cython
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Limits that callers pass with a request are remembered, up to so many.
 MOST_KNOWN = 1024
+
+
+def _options(limit: Limit | str | None = None, store: Store | None = None) -> None:
+    """Has the signature of `Limiter`: that of a compiled class cannot be seen."""
 
 
 class Limiter:
@@ -31,6 +46,8 @@ class Limiter:
     takes a ``limit`` of its own where one limiter serves several.
     """
 
+    __signature__ = signature(_options)
+
     def __init__(self, limit: Limit | str | None = None, store: Store | None = None) -> None:
         if store is not None and not isinstance(store, Store):
             raise TypeError(f"store is a Store such as MemoryStore(), not {store!r}")
@@ -40,6 +57,8 @@ class Limiter:
         self.threads = Line(ThreadTicket)
         self.tasks = Line(TaskTicket)
 
+    @cython.binding(False)  # 5 ns faster; its signature is in its docstring
+    @cython.embedsignature(True)
     def hit(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Decision:
         """May ``key`` go ahead? Takes ``cost`` units if so. Most callers want this one."""
         counters = self.default
