@@ -23,7 +23,7 @@ def test_amount_and_period_are_all_that_is_needed() -> None:
     assert (limit.algorithm, limit.debt, limit.cells, limit.count_rejected) == (
         "token_bucket", 0, 0, False,
     )  # fmt: skip
-    assert (limit.align, limit.tz, limit.soft) == (None, None, None)
+    assert (limit.align, limit.tz, limit.rounding, limit.soft) == (None, None, None, None)
     assert (limit.lockout_ns, limit.warm_up_ns) == (0, 0)
 
 
@@ -39,6 +39,8 @@ def test_options_are_kept() -> None:
     assert (bucket.lockout_ns, bucket.warm_up_ns) == (900 * 10**9, 30 * 10**9)
     assert Limit(5, "1m", algorithm="sliding_window").cells == 10
     assert Limit(5, "1m", algorithm="sliding_window", cells=3).cells == 3
+    assert Limit(5, "1m", algorithm="sliding_window").rounding == "down"
+    assert Limit(5, "1m", algorithm="sliding_window", rounding="up").rounding == "up"
     assert Limit(5, "1m", algorithm="sliding_log", count_rejected=True).count_rejected
 
 

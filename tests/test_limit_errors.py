@@ -81,6 +81,21 @@ WRONG: list[tuple[Any, Any, dict[str, Any], str]] = [
     (5, "1m", SLIDING | {"cells": 1001}, "cells must be from 1 to 1000, not 1001"),
     (5, "1m", SLIDING | {"cells": 0}, "cells must be from 1 to 1000000000000, not 0"),
     (5, "3ns", SLIDING | {"cells": 4}, "cells must be from 1 to 3, not 4"),
+    (5, "1m", SLIDING | {"rounding": "half"}, "unknown rounding 'half': use one of down, up"),
+    (5, "1m", SLIDING | {"rounding": ["up"]}, "unknown rounding ['up']: use one of down, up"),
+    (5, "1m", SLIDING | {"rounding": ""}, "unknown rounding '': use one of down, up"),
+    (
+        5,
+        "1m",
+        {"rounding": "up"},
+        "rounding means nothing to token_bucket: it needs sliding_window",
+    ),
+    (
+        5,
+        "1m",
+        LOG | {"rounding": "down"},
+        "rounding means nothing to sliding_log: it needs sliding_window",
+    ),
     (5, "1m", LOG | {"count_rejected": 1}, "count_rejected must be True or False, not 1"),
     (
         5,

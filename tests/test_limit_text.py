@@ -35,6 +35,11 @@ RIGHT = [
     ("10/day align first_hit", Limit(10, "day", algorithm="fixed_window", align="first_hit")),
     ("10/day fixed_window", Limit(10, "day", algorithm="fixed_window")),
     ("5/minute sliding_window cells 3", Limit(5, "minute", algorithm="sliding_window", cells=3)),
+    ("5/minute sliding_window rounding down", Limit(5, "minute", algorithm="sliding_window")),
+    (
+        "7/minute rounding up sliding_window cells 1",
+        Limit(7, "minute", algorithm="sliding_window", cells=1, rounding="up"),
+    ),
     (
         "5/minute sliding_log count_rejected lockout 1h",
         Limit(5, "minute", algorithm="sliding_log", count_rejected=True, lockout="1h"),
@@ -59,7 +64,7 @@ UNITS = (
     "use one of nanosecond, microsecond, millisecond, second, minute, hour, day, week, month, year"
 )
 OPTIONS = (
-    "Options are an algorithm's name, burst, debt, cells, align, tz, lockout, warm_up,"
+    "Options are an algorithm's name, burst, debt, cells, rounding, align, tz, lockout, warm_up,"
     " on_failure, soft, count_rejected, share"
 )
 WRONG = [
@@ -167,6 +172,11 @@ def test_an_absurdly_long_number_is_an_error_of_ours() -> None:
         ),
         (Limit(9, "1m", algorithm="sliding_window", cells=3), "9/minute sliding_window cells 3"),
         (Limit(9, "1m", algorithm="sliding_window", cells=10), "9/minute sliding_window"),
+        (Limit(9, "1m", algorithm="sliding_window", rounding="down"), "9/minute sliding_window"),
+        (
+            Limit(9, "1m", algorithm="sliding_window", rounding="up", cells=2, lockout="1h"),
+            "9/minute sliding_window cells 2 rounding up lockout 1h",
+        ),
         (Limit(9, "1m", soft="2 for 90s", lockout=900), "9/minute lockout 15m soft 2 for 90s"),
     ],
 )
@@ -199,6 +209,7 @@ def any_limit(draw: st.DrawFn) -> Limit:
         options["tz"] = maybe(st.sampled_from(["UTC", "Asia/Taipei", "America/New_York"]))
     elif algorithm == "sliding_window":
         options["cells"] = maybe(st.integers(1, 1000))
+        options["rounding"] = maybe(st.sampled_from(["down", "up"]))
     elif algorithm == "sliding_log":
         options["count_rejected"] = maybe(st.booleans())
     try:
@@ -229,7 +240,7 @@ def test_any_text_is_a_limit_or_an_error_of_ours(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from([*"0159 /.%_", "per", "minute", "s", "µs", "burst", "tz", "UTC",
-       "soft", "for", "lockout", "cells", "align", "epoch", "sliding_log", "٣"]), max_size=12)
+       "soft", "for", "lockout", "cells", "align", "epoch", "sliding_log", "rounding", "up", "٣"]), max_size=12)
        .map("".join))  # fmt: skip
 def test_any_words_are_a_limit_or_an_error_of_ours(text: str) -> None:
     test_any_text_is_a_limit_or_an_error_of_ours.hypothesis.inner_test(text)  # type: ignore[attr-defined]

@@ -36,9 +36,11 @@ ALGORITHMS: dict[str, set[str]] = {
     "token_bucket": _RATE_OPTIONS | {"debt"},
     "leaky_bucket": _RATE_OPTIONS,
     "fixed_window": _WINDOW_OPTIONS | {"align", "tz"},
-    "sliding_window": _WINDOW_OPTIONS | {"cells"},
+    "sliding_window": _WINDOW_OPTIONS | {"cells", "rounding"},
     "sliding_log": _WINDOW_OPTIONS | {"count_rejected"},
 }
+# How a sliding window's estimate becomes whole units; the first is the default.
+ROUNDINGS = ("down", "up")
 ALIGNMENTS = ("epoch", "calendar", "first_hit")
 CALENDAR_UNITS = {
     durations.MINUTE: "minute",
@@ -72,6 +74,7 @@ class Limit:
     - ``align``, ``tz``: where a fixed window starts: ``"epoch"`` (default),
       ``"first_hit"``, or ``"calendar"`` in a named time zone
     - ``cells``: how finely a sliding window is counted
+    - ``rounding``: whether its estimate is rounded ``"down"`` (default) or ``"up"``
     - ``count_rejected``: a sliding log that remembers refused hits, too
     - ``lockout``: after a refusal, refuse for so long
     - ``soft``: ``(overrun, grace)``, or ``"20 for 10m"``, or ``"20% for 10m"``
@@ -89,6 +92,7 @@ class Limit:
     align: str | None
     tz: str | None
     cells: int
+    rounding: str | None
     count_rejected: bool
     lockout_ns: int
     soft: Soft | None
@@ -108,6 +112,7 @@ class Limit:
         align: str | None = None,
         tz: str | None = None,
         cells: int | None = None,
+        rounding: str | None = None,
         count_rejected: bool | None = None,
         lockout: Duration | None = None,
         soft: str | tuple[int, Duration] | Soft | None = None,
@@ -117,8 +122,8 @@ class Limit:
     ) -> None:
         given = {
             "burst": burst, "debt": debt, "align": align, "tz": tz, "cells": cells,
-            "count_rejected": count_rejected, "lockout": lockout, "soft": soft, "warm_up": warm_up,
-            "on_failure": on_failure, "share": share,
+            "rounding": rounding, "count_rejected": count_rejected, "lockout": lockout, "soft": soft,
+            "warm_up": warm_up, "on_failure": on_failure, "share": share,
         }  # fmt: skip
         _check_options(algorithm, {name for name, value in given.items() if value is not None})
         units = _whole(amount, "amount", 1)
@@ -132,6 +137,7 @@ class Limit:
             "align": _alignment(algorithm, align, tz, period),
             "tz": _zone(tz, align),
             "cells": _cells(algorithm, cells, period),
+            "rounding": _rounding(algorithm, rounding),
             "count_rejected": _flag(count_rejected, "count_rejected"),
             "lockout_ns": 0 if lockout is None else parse_duration(lockout, "lockout"),
             "soft": None if soft is None else _parse_soft(soft, units),
@@ -171,6 +177,7 @@ class Limit:
             "align": self.align,
             "tz": self.tz,
             "cells": self.cells or None,
+            "rounding": self.rounding,
             "count_rejected": self.count_rejected or None,
             "lockout": f"{self.lockout_ns}ns" if self.lockout_ns else None,
             "soft": self.soft,
@@ -209,6 +216,8 @@ class Limit:
             words.append(f"align {self.align}")
         if self.algorithm == "sliding_window" and self.cells != DEFAULT_CELLS:
             words.append(f"cells {self.cells}")
+        if self.rounding not in (None, ROUNDINGS[0]):
+            words.append(f"rounding {self.rounding}")
         if self.count_rejected:
             words.append("count_rejected")
         if self.lockout_ns:
@@ -337,6 +346,16 @@ def _cells(algorithm: str, cells: int | None, period: int) -> int:
     if count > min(MOST_CELLS, period):
         raise LimitError(f"cells must be from 1 to {min(MOST_CELLS, period)}, not {count}")
     return count
+
+
+def _rounding(algorithm: str, rounding: str | None) -> str | None:
+    if algorithm != "sliding_window":
+        return None
+    if rounding is None:
+        return ROUNDINGS[0]
+    if rounding not in ROUNDINGS:
+        raise LimitError(f"unknown rounding {rounding!r:.100}: use one of {', '.join(ROUNDINGS)}")
+    return rounding
 
 
 def _parse_soft(soft: object, amount: int) -> Soft:

@@ -3,7 +3,7 @@
 ::
 
     limit  = amount ("/" | "per") [number] unit option*
-    option = algorithm | "burst" n | "debt" n | "cells" n | "align" word | "tz" zone
+    option = algorithm | "burst" n | "debt" n | "cells" n | "rounding" word | "align" word | "tz" zone
            | "lockout" duration | "warm_up" duration | "soft" n["%"] "for" duration
            | "count_rejected" | "on_failure" word | "share" fraction
 
@@ -23,7 +23,7 @@ from penstock.errors import LimitError
 _EXAMPLE = "write it like '100/minute', '5 per 30s' or '1000/hour burst 2000'"
 _MOST_DIGITS = 30
 _NUMBERS = ("burst", "debt", "cells")
-_WORDS = ("align", "tz", "lockout", "warm_up", "on_failure")
+_WORDS = ("rounding", "align", "tz", "lockout", "warm_up", "on_failure")
 _OPTIONS = (*_NUMBERS, *_WORDS, "soft", "count_rejected", "share")
 _FRACTION = re.compile(r"\d+(?:\.\d+)?(?:e-\d+)?", re.I)
 

@@ -9,11 +9,27 @@ from penstock import Limit
 WORKED = "7/minute sliding_window cells 1"
 
 
-def test_five_before_and_three_now_is_an_estimate_of_six_and_a_half(replay) -> None:
-    # 30 % into the minute: 3 + 5 * 0.7 = 6.5 of 7. One more would be 7.5, until the
-    # estimate has come down to 6, which it has 40 % into it.
+def test_six_and_a_half_of_seven_rounded_down_lets_one_more_pass(replay) -> None:
+    # 5 in the last minute, 3 in this one, 30 % into it: 3 + 5 * 0.7 = 6.5 counts as 6.
     replay(
-        WORKED,
+        f"{WORKED} rounding down",
+        [
+            (0.0, 5, True, 2),
+            (60.0, 2, True, 0),  # 2 + 5 = 7
+            (60.0, 1, False, 1e-9),
+            (78.0, 1, True, 1),  # 3 + 5 * 0.7 = 6.5
+            (78.0, 1, True, 0),  # 7.5, which counts as 7
+            (78.0, 1, False, 6.000000001),
+            (84.0, 1, False, 1e-9),  # 4 + 5 * 0.6 = 7, to the nanosecond
+            (84.000000001, 1, True, 0),
+        ],
+    )
+
+
+def test_six_and_a_half_of_seven_rounded_up_refuses_one_more(replay) -> None:
+    # One more would be 7.5. The estimate has come down to 6 when 40 % have passed.
+    replay(
+        f"{WORKED} rounding up",
         [
             (0.0, 5, True, 2),
             (60.0, 1, True, 1),
@@ -26,15 +42,18 @@ def test_five_before_and_three_now_is_an_estimate_of_six_and_a_half(replay) -> N
     )
 
 
-@pytest.mark.parametrize(("amount", "remaining"), [(7, 0), (8, 1), (16, 9), (17, 10)])
-def test_a_fraction_of_a_unit_is_no_room(limiter_of, clock, amount: int, remaining: int) -> None:
-    limiter = limiter_of(f"{amount}/minute sliding_window cells 1")
-    limiter.hit("k", cost=5)
-    clock.advance(60)
-    limiter.hit("k", cost=2)
-    clock.advance(18)
-    limiter.hit("k", cost=1)
-    assert limiter.peek("k").remaining == remaining
+@pytest.mark.parametrize("amount", [7, 8, 16, 17])
+def test_what_remains_of_a_fraction(limiter_of, clock, amount: int) -> None:
+    for rounding, used in (("down", 6), ("up", 7)):
+        limiter = limiter_of(f"{amount}/minute sliding_window cells 1 rounding {rounding}")
+        limiter.hit("k", cost=5)
+        clock.advance(60)
+        limiter.hit("k", cost=2)
+        clock.advance(18)
+        limiter.hit("k", cost=1)
+        assert limiter.peek("k").remaining == amount - used
+        assert limiter.peek("k", cost=max(1, amount - used)).allowed == (amount > used)
+        assert not limiter.peek("k", cost=amount - used + 1)
 
 
 def test_the_edge_burst_of_a_fixed_window_is_cured(limiter_of, clock) -> None:
@@ -68,7 +87,7 @@ def test_a_burst_slides_out_within_one_cell(limiter_of, clock, cells: int) -> No
 def test_cells_begin_with_the_first_hit(replay) -> None:
     # Two cells of 30 s from second 7 on: what was hit at 20 and 40 leaves one after the other.
     replay(
-        "6/minute sliding_window cells 2",
+        "6/minute sliding_window cells 2 rounding up",
         [
             (7.0, 1, True, 5),
             (20.0, 3, True, 2),
@@ -134,7 +153,7 @@ def test_refund_from_the_cell_that_is_sliding_out(limiter_of, clock, known: bool
 
 
 def test_settling_for_more_is_counted_now(limiter_of, clock) -> None:
-    limiter = limiter_of("10/minute sliding_window cells 2")
+    limiter = limiter_of("10/minute sliding_window cells 2 rounding up")
     limiter.reserve("k", cost=1).settle(15)
     assert limiter.peek("k").remaining == 0
     # Fifteen slide out from 60 to 90: nine are left at 72.
@@ -147,8 +166,11 @@ def test_settling_for_more_is_counted_now(limiter_of, clock) -> None:
     "limit",
     [
         Limit(10**12, "year", algorithm="sliding_window", cells=1),
+        Limit(10**12, "year", algorithm="sliding_window", cells=1, rounding="up"),
         Limit(10**12, 10 * 365 * 86_400, algorithm="sliding_window", cells=1),
         Limit(10**12, "day", algorithm="sliding_window"),
+        Limit(2**31 - 1, "day", algorithm="sliding_window"),
+        Limit(2**31, "hour", algorithm="sliding_window", cells=7, rounding="up"),
         Limit(999_999_999_999, "90d", algorithm="sliding_window", cells=7),
     ],
     ids=str,
@@ -192,7 +214,7 @@ def test_a_refused_hit_does_not_put_off_the_reset(limiter_of, clock) -> None:
 
 def test_a_clock_that_steps_back_earns_nothing_and_heals(replay) -> None:
     replay(
-        WORKED,
+        f"{WORKED} rounding up",
         [
             (100_000.0, 7, True, 0),
             (50.0, 1, False, pytest.approx(60 + 60 / 7)),

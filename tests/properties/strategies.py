@@ -39,6 +39,7 @@ def limits(draw: st.DrawFn, algorithms: tuple[str, ...] = (), plain: bool = Fals
         options["align"] = draw(st.sampled_from(["epoch", "first_hit"]))
     if algorithm == "sliding_window":
         options["cells"] = draw(st.sampled_from([1, 2, 3, 5, 7]))
+        options["rounding"] = draw(st.sampled_from(["down", "up"]))
     if algorithm == "sliding_log":
         amount = min(amount, 1_000)
     if not plain:

@@ -37,7 +37,7 @@ descriptors:
     cost: 2
     limits:
       - 5/minute lockout 15m
-      - {limit: 50/day, algorithm: sliding_window, cells: 20, name: slow}
+      - {limit: 50/day, algorithm: sliding_window, cells: 20, rounding: up, name: slow}
       - {limit: 9/day, tz: Asia/Taipei}
       - {limit: 1000/hour, burst: 2000, debt: 5, warm_up: 1h}
       - {limit: 70/hour, soft: 20% for 10m}

@@ -189,7 +189,10 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "fixed_window": [
         {}, {"align": "first_hit"}, {"tz": "UTC"}, {"tz": "Europe/Berlin"}, {"tz": "Asia/Kolkata"},
     ],
-    "sliding_window": [{}, {"cells": 1}, {"cells": 2}, {"cells": 7}],
+    "sliding_window": [
+        {}, {"cells": 1}, {"cells": 2}, {"cells": 7}, {"rounding": "up"},
+        {"cells": 1, "rounding": "up"}, {"cells": 7, "rounding": "up"},
+    ],
     "sliding_log": [{}, {"count_rejected": True}],
 }  # fmt: skip
 CASES = [(algorithm, options) for algorithm, found in OPTIONS.items() for options in found]

@@ -84,6 +84,7 @@ TIME = 1_704_067_200_123_456  # START, in microseconds
         ("5/minute", "B", [24_123_456_000]),
         ("5/minute fixed_window", "F", [60_000_000_000, 2]),
         ("5/minute sliding_window cells 2", "W", [90_123_456_000, 2, 1, 2, 0, 0]),
+        ("5/minute sliding_window cells 2 rounding up", "W", [90_123_456_000, 2, 1, 2, 0, 0]),
         ("5/minute sliding_log", "H", [60_123_456_000, 2, 0, TIME, 2]),
         ("5/minute lockout 1m", "L", [24_123_456_000, NO, 24_123_456_000]),
         ("5/minute soft 1 for 1m", "S", [24_123_456_000, NO, NO, 24_123_456_000]),

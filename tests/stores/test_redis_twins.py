@@ -109,7 +109,9 @@ PURE = load_pure()
 COARSE = [
     "1000000000/minute sliding_window",
     "1000000000000/30d sliding_window cells 3 lockout 1m",
+    "1000000000000/30d sliding_window cells 3 rounding up lockout 1m",
     "300/year sliding_window cells 1 soft 20 for 90s",
+    "300/year sliding_window cells 1 rounding up soft 20 for 90s",
     "1000000000/second sliding_window cells 2",
     "997/year",
     "77/year leaky_bucket lockout 5s",
@@ -132,6 +134,7 @@ def test_limits_that_the_script_counts_more_coarsely(server: Server, text: str) 
         algorithm.shift, algorithm.ticks = numbers["tick"].bit_length() - 1, numbers["ticks"]
         algorithm.width = numbers["ticks"] * numbers["tick"]
         algorithm.memory = (limit.cells + 1) * algorithm.width
+        algorithm.round_by = numbers["round_by"]
         assert algorithm.width * limit.cells <= limit.period_ns * 1.001
     else:
         assert 0 < numbers["interval"] - algorithm.interval < 8

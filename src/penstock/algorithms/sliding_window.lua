@@ -6,11 +6,12 @@
 -- (cells + 1) * width, is below 2^56, with a shift of at least 3 where it is above 2^53.
 
 local function read(text, at)
-  local amount, cells, most_used, tick, ticks, after = words('<ddddd', text, at)
+  local amount, cells, most_used, tick, ticks, round_by, after = words('<dddddd', text, at)
   local width = ticks * tick
   return {
     most = amount, unit = 1, amount = amount, cells = cells, most_used = most_used,
     tick = tick, ticks = ticks, width = width, memory = (cells + 1) * width,
+    round_by = round_by,
     counters = '<' .. string.rep('d', cells + 1),
   }, after
 end
@@ -106,7 +107,7 @@ local function ticks_left(p, spare, oldest)
   if oldest <= spare then
     return p.ticks
   end
-  return math.floor(spare * p.ticks / oldest)
+  return math.floor((spare * p.ticks + p.ticks - 1 - p.round_by) / oldest)
 end
 
 -- Slide forward, cell by cell, to the first tick at which `cost` fits.
@@ -142,8 +143,7 @@ local function decide(p, row, cost, now, extra, take, out)
     end
   end
   local left = p.ticks - math.floor((now - begin - age * p.width) / p.tick)
-  -- Rounded up: what is left of the oldest cell, in whole units.
-  local used = full + math.floor((oldest * left + p.ticks - 1) / p.ticks)
+  local used = full + math.floor((oldest * left + p.round_by) / p.ticks)
   out.unit = 1
   out.delay = 0
   out.mark = now

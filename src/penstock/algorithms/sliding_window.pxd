@@ -9,7 +9,7 @@ cdef int64_t NO_MARK, SUM, NEWEST, FIRST
 
 
 cdef class SlidingWindow(Algorithm):
-    cdef int64_t amount, cells, most_used, shift, ticks, width, memory
+    cdef int64_t amount, cells, most_used, shift, ticks, width, memory, round_by
 
     @cython.locals(
         begin=int64_t, age=int64_t, full=int64_t, oldest=int64_t, step=int64_t, left=int64_t,

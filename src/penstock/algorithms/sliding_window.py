@@ -9,8 +9,15 @@ newest, and the one that is sliding out. With e the time since the newest began:
 One cell is the well-known two-counter estimate: 3 now and 5 before, 30 % into
 the window, is 3 + 5 * 0.7 = 6.5. The oldest counter is taken as spread evenly
 over its cell, which is the only thing that is not exact: more cells, less of it.
-A fraction of a unit is no room: 6.5 of 7 refuses one more until the estimate
-has come down to 6.
+
+Units are whole, so the estimate is rounded before it is compared: down, 6.5 is 6
+and one more of 7 passes; up, it is 7 and one more waits until the estimate is 6.
+With A the amount, in any time that is a whole period less w, and x of w:
+
+    rounded down    at most A + ceil(A * x / w)
+    rounded up      at most A + floor(A * x / w)
+
+which is A for x = 0, and within a whole period at most 2 * A, or 2 * A - 1.
 
     state = [end of memory, sum of the n newest, index of the newest, n + 1 counters]
 
@@ -45,6 +52,8 @@ class SlidingWindow(Algorithm):
         self.ticks = -(-width >> shift)
         self.width = self.ticks << shift
         self.memory = (self.cells + 1) * self.width
+        # What is left of the oldest cell is (its units * ticks left + round_by) // ticks.
+        self.round_by = self.ticks - 1 if limit.rounding == "up" else 0
 
     def decide(
         self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
@@ -61,8 +70,7 @@ class SlidingWindow(Algorithm):
                 oldest = state[self.place(state[NEWEST] + 1 + step)]
                 full -= oldest
         left = self.ticks - ((now - begin - age * self.width) >> self.shift)
-        # Rounded up: what is left of the oldest cell, in whole units.
-        used = full + (oldest * left + self.ticks - 1) // self.ticks
+        used = full + (oldest * left + self.round_by) // self.ticks
         out._unit = 1
         out._delay = 0
         out._mark = now
@@ -102,7 +110,7 @@ class SlidingWindow(Algorithm):
             return 0
         if oldest <= spare:
             return self.ticks
-        return spare * self.ticks // oldest
+        return (spare * self.ticks + self.ticks - 1 - self.round_by) // oldest
 
     def reset(self, state: Words, begin: int, now: int) -> int:
         """How long until the newest counter that is not zero has slid out."""

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from penstock.limit import ALGORITHMS, ALIGNMENTS, FAILURE_POLICIES, MOST_CELLS, MOST_UNITS
+from penstock.limit import (
+    ALGORITHMS,
+    ALIGNMENTS,
+    FAILURE_POLICIES,
+    MOST_CELLS,
+    MOST_UNITS,
+    ROUNDINGS,
+)
 from penstock.rules.problems import did_you_mean
 from penstock.rules.tree import shown
 
@@ -137,6 +144,7 @@ LIMIT = _section(
     Word("burst", WHOLE, "How much may come at once.", least=1, most=MOST_UNITS),
     Word("debt", WHOLE, "Units that one hit may borrow.", least=1, most=MOST_UNITS),
     Word("cells", WHOLE, "How finely a sliding window is counted.", least=1, most=MOST_CELLS),
+    Word("rounding", TEXT, "Which way a sliding window rounds its estimate.", choices=ROUNDINGS),
     Word("align", TEXT, "Where a fixed window starts.", choices=ALIGNMENTS),
     _ZONE,
     Word("count_rejected", FLAG, "A sliding log that remembers refused hits, too."),

@@ -32,7 +32,9 @@ LIMITS = [
     "5/minute fixed_window align first_hit",
     "5/minute fixed_window tz Asia/Taipei",
     "5/minute sliding_window",
+    "5/minute sliding_window rounding up",
     "5/minute sliding_window cells 1",
+    "5/minute sliding_window cells 1 rounding up",
     "5/minute sliding_log",
     "5/minute sliding_log count_rejected",
     "5/minute lockout 15m",
@@ -143,6 +145,22 @@ class StoreConformance:
         assert [bool(limiter.hit("b")) for _ in range(3)] == [True, True, False]
         assert [bool(limiter.hit("a", other)) for _ in range(4)] == [True, True, True, False]
         assert limiter.hit("a", "3/minute").remaining == 0
+
+    def test_limits_that_differ_in_rounding_have_their_own_counters(self) -> None:
+        limiter, _ = self.limiter("2/minute sliding_window")
+        assert limiter.hit("a", cost=2)
+        assert limiter.hit("a", "2/minute sliding_window rounding up").remaining == 1
+        assert limiter.peek("a", "2/minute sliding_window rounding down").remaining == 0
+
+    def test_a_sliding_window_rounds_as_its_limit_says(self) -> None:
+        for rounding, allowed in (("down", True), ("up", False)):
+            limiter, clock = self.limiter(f"7/minute sliding_window cells 1 rounding {rounding}")
+            limiter.hit("k", cost=5)
+            clock.advance(60)
+            limiter.hit("k", cost=2)
+            clock.advance(18)
+            assert limiter.hit("k")  # 3 + 5 * 0.7 = 6.5 of 7
+            assert limiter.hit("k").allowed == allowed
 
     def test_keys_are_any_non_empty_text(self) -> None:
         limiter, _ = self.limiter("1/minute")

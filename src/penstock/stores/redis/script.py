@@ -197,6 +197,7 @@ def _sliding_window(limit: Limit, now: int, started: int) -> Rule:
             "most_used": most_used,
             "tick": 1 << shift,
             "ticks": ticks,
+            "round_by": ticks - 1 if limit.rounding == "up" else 0,
         },
     )
 
