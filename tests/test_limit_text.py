@@ -240,7 +240,7 @@ def test_any_text_is_a_limit_or_an_error_of_ours(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from([*"0159 /.%_", "per", "minute", "s", "µs", "burst", "tz", "UTC",
-       "soft", "for", "lockout", "cells", "align", "epoch", "sliding_log", "rounding", "up", "٣"]), max_size=12)
-       .map("".join))  # fmt: skip
+       "soft", "for", "lockout", "cells", "align", "epoch", "sliding_log", "rounding", "up",
+       "٣"]), max_size=12).map("".join))  # fmt: skip
 def test_any_words_are_a_limit_or_an_error_of_ours(text: str) -> None:
     test_any_text_is_a_limit_or_an_error_of_ours.hypothesis.inner_test(text)  # type: ignore[attr-defined]

@@ -122,8 +122,8 @@ class Limit:
     ) -> None:
         given = {
             "burst": burst, "debt": debt, "align": align, "tz": tz, "cells": cells,
-            "rounding": rounding, "count_rejected": count_rejected, "lockout": lockout, "soft": soft,
-            "warm_up": warm_up, "on_failure": on_failure, "share": share,
+            "rounding": rounding, "count_rejected": count_rejected, "lockout": lockout,
+            "soft": soft, "warm_up": warm_up, "on_failure": on_failure, "share": share,
         }  # fmt: skip
         _check_options(algorithm, {name for name, value in given.items() if value is not None})
         units = _whole(amount, "amount", 1)

@@ -3,9 +3,10 @@
 ::
 
     limit  = amount ("/" | "per") [number] unit option*
-    option = algorithm | "burst" n | "debt" n | "cells" n | "rounding" word | "align" word | "tz" zone
-           | "lockout" duration | "warm_up" duration | "soft" n["%"] "for" duration
-           | "count_rejected" | "on_failure" word | "share" fraction
+    option = algorithm | "burst" n | "debt" n | "cells" n | "rounding" word
+           | "align" word | "tz" zone | "lockout" duration | "warm_up" duration
+           | "soft" n["%"] "for" duration | "count_rejected"
+           | "on_failure" word | "share" fraction
 
 The rate strings of the ``limits`` package are a part of it.
 """

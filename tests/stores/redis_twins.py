@@ -114,6 +114,7 @@ def fields(answer: Any) -> Any:
         "remaining": answer.remaining,
         "retry": answer._retry,
         "retry_after": answer.retry_after,
+        "reset": answer._reset,
         "reset_after": answer.reset_after,
         "delay": answer._delay,
         "overrun": answer.overrun,
@@ -124,6 +125,16 @@ def fields(answer: Any) -> Any:
         "degraded": answer.degraded,
         "limit": str(answer.limit),
     }
+
+
+def expected_of(decision: Any) -> dict[str, Any]:
+    """What Redis must answer: a wait is over at a whole microsecond, its clock has no finer."""
+    answer: dict[str, Any] = fields(decision)
+    for name in ("retry", "reset"):
+        if answer[name] > 0:
+            answer[name] = -(-answer[name] // MICROSECOND) * MICROSECOND
+            answer[f"{name}_after"] = answer[name] / SECOND
+    return answer
 
 
 # The reference -----------------------------------------------------------------
@@ -155,7 +166,7 @@ class Reference:
             counters.reset(ask.key)
         else:
             decide = counters.hit if ask.verb == wire.HIT else counters.peek
-            return fields(decide(ask.key, ask.cost))
+            return expected_of(decide(ask.key, ask.cost))
         return None
 
 

@@ -23,6 +23,7 @@ from stores.redis_twins import (
     Ask,
     Script,
     Server,
+    expected_of,
     fields,
     redis,
     some_limits,
@@ -99,15 +100,15 @@ class Game:
         if ask.verb == REFUND:
             return counters.refund(ask.key, ask.cost, ask.mark, ask.kept)
         if ask.verb == PEEK:
-            return fields(counters.peek(ask.key, ask.cost))
+            return expected_of(counters.peek(ask.key, ask.cost))
         found = counters.hit(ask.key, ask.cost)
         if found:
             self.marks[ask.limit, ask.key] = found._mark, self.chance.randint(0, ask.cost)
-        return fields(found)
+        return expected_of(found)
 
     def _hit_each(self, asks: list[Ask]) -> list[Any]:
         wanted = [(self.store.counters(ask.limit), ask.key, ask.cost) for ask in asks]
-        return [fields(one) for one in self.store.hit_each(wanted)]
+        return [expected_of(one) for one in self.store.hit_each(wanted)]
 
 
 def play(server: Server, games: list[Game], calls: int, keep: bool) -> list[bool]:

@@ -48,6 +48,34 @@ class TestConformance(StoreConformance):
         return store
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "7/minute",
+        "7/minute burst 3 lockout 1001us",
+        "7/minute sliding_window cells 7",
+        "7/minute sliding_window cells 7 rounding up",
+        "3/3001us sliding_log",
+    ],
+)
+def test_waits_are_over_by_the_servers_clock(redis_url: str, prefix: str, text: str) -> None:
+    """It has whole microseconds: a wait that ends between two ends at the second one."""
+    clock = FakeClock()
+    store = ToldStore(redis_url, clock, prefix=prefix)
+    limiter = Limiter(text, store=store)
+    while limiter.hit("k"):
+        pass
+    refused = limiter.peek("k")
+    start = clock.now()
+    clock.set(start + refused._retry - 1)
+    assert not limiter.peek("k")
+    clock.advance_ns(1)
+    assert limiter.peek("k")
+    clock.set(start + refused._reset)
+    assert limiter.peek("k").remaining == limiter.peek("new").remaining
+    store.close()
+
+
 # Keys -----------------------------------------------------------------------------------
 
 

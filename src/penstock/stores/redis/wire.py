@@ -151,8 +151,8 @@ def _bucket(line: int, request: Request, now: int, taken: bool) -> Decision:
         allowed,
         room,
         unit,
-        retry if cost <= policy.most else -1,
-        line + took,
+        _by_its_clock(retry) if cost <= policy.most else -1,
+        _by_its_clock(line + took),
         line if policy.paced and allowed else 0,
         False,
         now + line,
@@ -168,7 +168,13 @@ def _any(found: list[int], policy: Policy, now: int) -> Decision:
     if type(sum(found)) is not int or unit < 1:  # the uncompiled `decided` would not mind
         raise TypeError("not numbers that make sense")
     allowed, overrun = flags & _ALLOWED != 0, flags & _OVERRUN != 0
+    retry, reset = _by_its_clock(retry), _by_its_clock(reset)
     return decided(policy.limit, allowed, room, unit, retry, reset, delay, overrun, now + mark)
+
+
+def _by_its_clock(wait: int) -> int:
+    """The server's clock has whole microseconds: by it, a wait is over at the next one."""
+    return -(-wait // MICROSECOND) * MICROSECOND if wait > 0 else wait
 
 
 def _undecided(found: Any) -> Answer:
