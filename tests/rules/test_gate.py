@@ -272,6 +272,14 @@ def test_unchanged_limits_go_on_and_changed_ones_inherit() -> None:
     assert left(door, a="1") == 4
 
 
+def test_a_limit_that_rounds_otherwise_inherits_too() -> None:
+    door, _ = gate(rules("key: a, limits: 10/hour sliding_window"))
+    for _ in range(4):
+        assert door.check({"a": "1"})
+    door.replace(rules("key: a, limits: 10/hour sliding_window rounding up"))
+    assert left(door, a="1") == 6
+
+
 def test_a_lockout_outlives_a_change() -> None:
     door, _ = gate(rules("key: ip, limits: 5/minute lockout 15m"))
     for _ in range(6):
