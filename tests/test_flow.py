@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import Limiter, MemoryStore
+from penstock.drivers import ask
+from penstock.flow import Ask, Pause
 from penstock.testing import FakeClock
 
 
@@ -73,3 +75,46 @@ def test_every_algorithm_can_be_waited_for(clock: FakeClock, text: str, seconds:
     assert limiter.wait("k", cost=2)
     assert limiter.wait("k")
     assert (clock.now() - start) / 1e9 == seconds
+
+
+def _interleaved(clock: FakeClock, limiters: list[Limiter], timeout: float | None) -> list[bool]:
+    """One wait in each limiter, all in step, as in processes that share a store."""
+    flows = {
+        number: limiter.begin(limiter.threads, "k", None, 1, timeout)
+        for number, limiter in enumerate(limiters)
+    }
+    steps = {number: next(flow) for number, flow in flows.items()}
+    allowed = []
+    while steps:
+        pauses = [step.nanoseconds for step in steps.values() if isinstance(step, Pause)]
+        clock.advance_ns(min([ns for ns in pauses if ns is not None], default=0))
+        for number, step in list(steps.items()):
+            try:
+                answer = ask(step) if isinstance(step, Ask) else False
+                steps[number] = flows[number].send(answer)
+            except StopIteration as end:
+                allowed.append(bool(end.value))
+                del steps[number]
+    return allowed
+
+
+@pytest.mark.parametrize("algorithm", ["token_bucket burst 1", "sliding_log", "leaky_bucket"])
+def test_to_lose_a_race_while_waiting_starts_no_lockout(clock: FakeClock, algorithm: str) -> None:
+    rate = "1/50ms" if algorithm == "sliding_log" else "20/second"
+    text, store = f"{rate} {algorithm} lockout 1h", MemoryStore(clock=clock)
+    limiters = [Limiter(text, store) for _ in range(4)]
+    start = clock.now()
+    assert _interleaved(clock, limiters, None) == [True] * 4
+    assert clock.now() - start == 150_000_000
+    assert _interleaved(clock, limiters, 0.12).count(True) == 2
+    clock.advance(0.2)
+    assert limiters[0].hit("k"), "nobody was locked out"
+
+
+def test_who_cannot_wait_takes_no_place_on_a_paced_line(clock: FakeClock) -> None:
+    store = MemoryStore(clock=clock)
+    limiters = [Limiter("2/second leaky_bucket lockout 1h", store) for _ in range(3)]
+    assert _interleaved(clock, limiters, 0) == [True, False, False]
+    assert limiters[0].peek("k").delay == 0.5
+    limiters[0].hit("k")
+    assert limiters[0].wait("k", timeout=0).retry_after == 3600.0  # the line is full

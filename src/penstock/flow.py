@@ -16,7 +16,7 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.decision import Decision
 from penstock.line import Line, Ticket
-from penstock.stores.base import Counters
+from penstock.stores.base import ENDLESS, Counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +52,27 @@ def wait(line: Line, counters: Counters, key: str, cost: int, timeout: int | Non
 def _ask_once(counters: Counters, key: str, cost: int) -> Flow:
     """Without time to wait it is an ordinary hit, and a refusal an ordinary violation.
 
-    A place on a paced line that is not free now would have to be waited for.
+    Except that a place on a paced line which is not free now would have to be waited for:
+    to want it now is no violation as long as the line is not full.
     """
+    decision: Decision
     if counters.limit.algorithm == "leaky_bucket":
-        decision: Decision = yield Ask(counters, "peek", (key, cost))
-        if decision and decision._delay > 0:
-            return decision.refused(decision._delay)
+        decision = yield Ask(counters, "attempt", (key, cost, 0))
+        if decision or decision._room >= cost * decision._unit:
+            return decision
     decision = yield Ask(counters, "hit", (key, cost))
+    if decision and decision._delay > 0:
+        # The line was full a moment ago, and somebody has left it since.
+        yield Ask(counters, "refund", (key, cost, decision._mark, 0))
+        return decision.refused(decision._delay)
     return decision
 
 
 def _wait_in_turn(line: Line, counters: Counters, key: str, cost: int, timeout: int | None) -> Flow:
     """Only the head of a key's line asks; nothing is taken before its time has come.
 
-    It looks before it hits, so that waiting is no violation for a lockout.
+    Whoever asks in another process may be quicker. To lose that race is no violation,
+    and starts no lockout: hence attempts and no hits.
     """
     deadline = None if timeout is None else counters.now() + timeout
     ticket = line.join((counters, key))
@@ -79,9 +86,7 @@ def _wait_in_turn(line: Line, counters: Counters, key: str, cost: int, timeout: 
                 # It may fit now and yet be others' turn: then there is no exact time.
                 return decision.refused(max(decision._retry, counters.limit.interval_ns))
         while True:
-            decision = yield Ask(counters, "peek", (key, cost))
-            if decision:
-                decision = yield Ask(counters, "hit", (key, cost))
+            decision = yield Ask(counters, "attempt", (key, cost))
             if decision or decision._retry < 0:
                 return decision
             if deadline is not None and counters.now() + decision._retry > deadline:
@@ -99,10 +104,8 @@ def _wait_paced(line: Line, counters: Counters, key: str, cost: int, timeout: in
     given back. Where somebody else's place comes after ours, that cannot be done
     without crowding it, and the place passes unused.
     """
-    decision: Decision = yield Ask(counters, "peek", (key, cost))
-    if decision and timeout is not None and decision._delay > timeout:
-        return decision.refused(decision._delay - timeout)
-    decision = yield Ask(counters, "hit", (key, cost))
+    patience = ENDLESS if timeout is None else timeout
+    decision: Decision = yield Ask(counters, "attempt", (key, cost, patience))
     if not decision or decision._delay == 0:
         return decision
     ticket = line.join((counters, key))

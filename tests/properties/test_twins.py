@@ -21,7 +21,10 @@ FIELDS = (
     "allowed", "remaining", "retry_after", "reset_after", "last", "delay", "overrun", "degraded",
     "_retry", "_delay", "_mark",
 )  # fmt: skip
-VERBS = ("hit", "hit", "hit", "peek", "refund", "settle", "reset", "hit_many", "hit_all")
+VERBS = (
+    "hit", "hit", "hit", "peek", "attempt", "attempt_all", "refund", "settle", "reset",
+    "hit_many", "hit_all",
+)  # fmt: skip
 
 
 # One key a limit: another one may take the place of a key that has expired, and when the
@@ -46,6 +49,13 @@ def play(library: ModuleType, store: Any, clock: FakeClock, limit: Limit, script
                 clock.advance_ns(step // 2 if step > 0 else 0)
                 reservation.settle(other)
             found = [reservation.decision]
+        elif verb == "attempt":
+            patience = -1 if other % 3 == 0 else other * limit.interval_ns // 10
+            found = [limiter.counters(None).attempt("k", cost, patience)]
+        elif verb == "attempt_all":
+            beside = limiter.counters("3/second burst 77")
+            wanted = [(limiter.counters(None), "k", cost), (beside, "k", 1)]
+            found = limiter.store.hit_each(wanted, attempt=True)
         elif verb == "hit_many":
             found = limiter.hit_many(["k", "k"], cost=cost)
         elif verb == "hit_all":

@@ -14,6 +14,7 @@ import penstock
 from penstock import Limit, UnsupportedLimit
 from penstock.algorithms.words import NO_MARK
 from penstock.durations import DAY, MICROSECOND, SECOND
+from penstock.stores.base import ENDLESS
 from penstock.stores.redis import script as redis_script
 from penstock.stores.redis import wire
 from penstock.stores.redis.wire import Request
@@ -165,6 +166,8 @@ class Reference:
         elif ask.verb == wire.RESET:
             counters.reset(ask.key)
         else:
+            if ask.verb == wire.ATTEMPT:
+                return fields(counters.attempt(ask.key, ask.cost, ask.mark))
             decide = counters.hit if ask.verb == wire.HIT else counters.peek
             return expected_of(decide(ask.key, ask.cost))
         return None
@@ -254,20 +257,23 @@ def random_steps(
         now = (clock.now() + step) // MICROSECOND * MICROSECOND
         clock.set(max(now, START) if forwards else now)
         verb = chance.choices(
-            [wire.HIT, wire.PEEK, wire.CHARGE, wire.REFUND, wire.RESET],
-            [60, 15, 6, 15, 1 if forwards else 2],
+            [wire.HIT, wire.PEEK, wire.ATTEMPT, wire.CHARGE, wire.REFUND, wire.RESET],
+            [50, 15, 12, 6, 15, 1 if forwards else 2],
         )[0]
         cost = chance.choice([1, 1, 1, 2, 3, limit.burst, limit.burst + 1, 5 * limit.burst])
         mark, kept = NO_MARK, 0
         if verb == wire.CHARGE and chance.random() < 0.1:
             cost = 10**15
+        if verb == wire.ATTEMPT:
+            patience = chance.choice([0, unit, limit.burst * unit // 2])
+            mark = chance.choice([ENDLESS, patience // 8 * 8])  # long ones are exact by 8
         if verb == wire.REFUND:
             mark, kept = chance.choice(marks[-8:])
             if clock.now() - mark > 200 * DAY:  # as above
                 mark = NO_MARK
         ask = Ask(clock.now(), key, limit, verb, cost, mark, kept)
         answer = reference.answer(ask)
-        if verb == wire.HIT and answer["allowed"]:
+        if verb in wire.TAKES and answer["allowed"]:
             marks.append((answer["mark"], chance.randint(0, cost)))
         yield ask, answer
 

@@ -14,7 +14,7 @@ from penstock.algorithms.words import NO_MARK
 from penstock.durations import DAY, MICROSECOND, SECOND
 from penstock.stores.redis import script as redis_script
 from penstock.stores.redis import wire
-from penstock.stores.redis.wire import CHARGE, HIT, PEEK, REFRESH, REFUND, SPARED, Request
+from penstock.stores.redis.wire import ATTEMPT, CHARGE, HIT, PEEK, REFRESH, REFUND, SPARED, Request
 from penstock.testing import FakeClock
 from stores.redis_twins import (
     CASES,
@@ -59,8 +59,9 @@ class Game:
         for _ in range(self.chance.choice([1, 1, 2, 3])):
             if self.chance.random() < 0.7:
                 count = self.chance.randint(2, min(4, len(self.pairs)))
+                verb = self.chance.choice([HIT, HIT, ATTEMPT])
                 several = [
-                    Ask(now, key, limit, HIT, self._cost(limit))
+                    Ask(now, key, limit, verb, self._cost(limit))
                     for limit, key in self.chance.sample(self.pairs, count)
                 ]
                 asks += group(several)
@@ -108,7 +109,8 @@ class Game:
 
     def _hit_each(self, asks: list[Ask]) -> list[Any]:
         wanted = [(self.store.counters(ask.limit), ask.key, ask.cost) for ask in asks]
-        return [expected_of(one) for one in self.store.hit_each(wanted)]
+        attempt = asks[0].verb == ATTEMPT
+        return [expected_of(one) for one in self.store.hit_each(wanted, attempt)]
 
 
 def play(server: Server, games: list[Game], calls: int, keep: bool) -> list[bool]:

@@ -76,7 +76,7 @@ def test_rows_that_have_run_out_are_not_missed(server: Server) -> None:
 
 
 SETTLE = "settle"
-VERBS = [wire.HIT] * 3 + [wire.PEEK, wire.CHARGE, wire.REFUND, wire.RESET, SETTLE]
+VERBS = [wire.HIT] * 3 + [wire.PEEK, wire.ATTEMPT, wire.CHARGE, wire.REFUND, wire.RESET, SETTLE]
 
 
 @given(st.data())
@@ -94,13 +94,13 @@ def test_any_limit_and_any_steps(server: Server, data: st.DataObject) -> None:
     for step, verb, cost, other in data.draw(st.lists(one, min_size=1, max_size=40)):
         now = (reference.clock.now() + step) // MICROSECOND * MICROSECOND
         reference.clock.set(now)
-        ask = Ask(now, key, limit, verb, cost if verb in (wire.HIT, wire.PEEK) else other)
+        ask = Ask(now, key, limit, verb, cost if verb in wire.DECIDES else other)
         if verb == SETTLE:  # give back what is beyond `other` of the last hit
             mark, units, _ = taken
             ask = Ask(now, key, limit, wire.REFUND, max(1, units - other), mark, min(other, units))
         asks.append(ask)
         expected.append(reference.answer(ask))
-        if verb == wire.HIT and expected[-1]["allowed"]:
+        if verb in wire.TAKES and expected[-1]["allowed"]:
             taken = (expected[-1]["mark"], cost, 0)
     same(server, asks, expected)
 

@@ -27,6 +27,8 @@
 --   decide, charge, refund    as in Python, with `now` for calls about a later moment
 -- They set row.dirty when there is something to write. The driver is batch.lua.
 
+-- What `decide` is asked to do; a mere look is false.
+local HIT, ATTEMPT = 1, 2
 local NONE = -math.huge           -- a time that is no time: earlier than any other
 local pack, words = struct.pack, struct.unpack
 local elapsed = now_us * 1000     -- nanoseconds since the second now_s began

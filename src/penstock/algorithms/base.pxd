@@ -4,6 +4,12 @@ from penstock.decision cimport Decision
 
 cdef int REFUSED
 
+# What `decide` is asked to do, as in words.py: constants for the stores' inner loops.
+cdef enum:
+    LOOK = 0
+    HIT = 1
+    ATTEMPT = 2
+
 
 cdef class Algorithm:
     cdef public object limit
@@ -18,7 +24,7 @@ cdef class Algorithm:
     cpdef start(self, int64_t now)
     cpdef refresh(self, int64_t now)
     cdef int decide(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
+        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, int take, Decision out
     ) noexcept nogil
     cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     cdef void refund(

@@ -41,12 +41,13 @@ class Algorithm:
         """Called before `decide` when ``now`` lies outside ``valid_from .. valid_until``."""
 
     def decide(
-        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+        self, state: Words, cost: int, now: int, extra: int, take: int, out: Decision
     ) -> int:
-        """Fill ``out`` for a request of ``cost`` at ``now``, and book it if ``take``.
+        """Fill ``out`` for a request of ``cost`` at ``now``, and book it if it is to ``take``.
 
-        ``extra`` units are allowed beyond the limit (a soft limit's overrun).
-        ``cost`` is at most ``most + 1``. Without ``take`` nothing is written.
+        ``take`` is LOOK, which writes nothing, HIT, or ATTEMPT, which is a hit whose
+        refusal is no violation. ``extra`` units are allowed beyond the limit (a soft
+        limit's overrun). ``cost`` is at most ``most + 1``.
         Answers ALLOWED, REFUSED, or NO_ROOM when the row must grow before this
         can be booked; then nothing that matters was written either.
         """

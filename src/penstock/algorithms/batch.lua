@@ -7,14 +7,17 @@
 -- ARGV     then the policies, packed; then for each key, P being where its policy lies in ARGV:
 --            P                        a hit of cost 1
 --            hit P cost, peek P cost, charge P cost      costs are at most 2^53
+--            attempt P cost patience  a hit whose refusal is no violation; it may not wait for
+--                                     its place for longer than patience, -1 if it may
 --            refund P cost s ns kept  s and ns are the mark of the decision that took it, s -1
 --                                     if that is not known; kept, the units that stay taken
 --            reset
 --            all n                    a group: the next n keys' requests, each a hit of its
---                                     own key, pass as a whole or not at all
+--                                     own key or an
+--                                     attempt, pass as a whole or not at all
 --
 -- Answers the server's time in microseconds. If that is not after ARGV[1], then for each key
---   for a hit or peek of a plain bucket  tat - now, as it was before; -1 - that if refused
+--   for a plain bucket's hits and looks  tat - now, as it was before; -1 - that if refused
 --   for others  {1 allowed + 2 overrun, room, reset, mark - now}, then retry (-1: never) if
 --               it was refused; all of these, delay and unit, if delay is not 0 or unit
 --               not the policy's
@@ -34,8 +37,13 @@ local answers, at, index = {time_us}, tonumber(ARGV[2]), 1
 while index <= #KEYS do
   local key, word, answer = KEYS[index], ARGV[at], nil
   if word == 'hit' or word == 'peek' then
-    answer = ask(policy_at(ARGV[at + 1]), key, tonumber(ARGV[at + 2]), word == 'hit')
+    answer = ask(policy_at(ARGV[at + 1]), key, tonumber(ARGV[at + 2]), word == 'hit' and HIT)
     at = at + 3
+  elseif word == 'attempt' then
+    local patience = tonumber(ARGV[at + 3])
+    answer = ask(policy_at(ARGV[at + 1]), key, tonumber(ARGV[at + 2]), ATTEMPT,
+      patience >= 0 and patience)
+    at = at + 4
   elseif word == 'charge' or word == 'refund' then
     answer = book(policy_at(ARGV[at + 1]), key, word, at + 2)
     at = at + (word == 'charge' and 3 or 6)
@@ -48,7 +56,7 @@ while index <= #KEYS do
     index = index + size - 1
     answer = answers[index + 1] -- of its last member: it has answered for all of them
   else
-    answer = ask(policy_at(word), key, 1, true)
+    answer = ask(policy_at(word), key, 1, HIT)
     at = at + 1
   end
   index = index + 1

@@ -16,7 +16,7 @@ cdef class FixedWindow(Algorithm):
     cpdef refresh(self, int64_t now)
     @cython.locals(end=int64_t, used=int64_t)
     cdef int decide(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
+        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, int take, Decision out
     ) noexcept nogil
     @cython.locals(latest=int64_t)
     cdef int64_t open_until(self, int64_t* state, int64_t now) noexcept nogil

@@ -53,7 +53,7 @@ class FixedWindow(Algorithm):
         self.valid_until = self.end
 
     def decide(
-        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+        self, state: Words, cost: int, now: int, extra: int, take: int, out: Decision
     ) -> int:
         end = self.open_until(state, now)
         used = state[1] if state[0] > now else 0

@@ -9,14 +9,16 @@
 local function all(answers, first, size, at)
   local members, outdated = {}, false
   for number = 1, size do
-    local place, cost = ARGV[at], 1
-    if place == 'hit' then
+    local place, cost, take = ARGV[at], 1, HIT
+    if place == 'hit' or place == 'attempt' then
+      take = place == 'hit' and HIT or ATTEMPT
       place, cost = ARGV[at + 1], tonumber(ARGV[at + 2])
-      at = at + 2
+      at = at + (take == HIT and 2 or 3)
     end
     at = at + 1
     local p = policy_at(place)
-    members[number] = {p = p, cost = cost, key = KEYS[first + number - 1], row = {}, out = {}}
+    local key = KEYS[first + number - 1]
+    members[number] = {p = p, cost = cost, take = take, key = key, row = {}, out = {}}
     outdated = outdated or p.outdated
   end
 
@@ -28,7 +30,7 @@ local function all(answers, first, size, at)
       break
     end
     member.finish = member.row[1]
-    passed = decide(member.p, member.row, member.cost, true, member.out) and passed
+    passed = decide(member.p, member.row, member.cost, member.take, member.out) and passed
   end
 
   for number, member in ipairs(culprit and {} or members) do

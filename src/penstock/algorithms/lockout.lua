@@ -54,7 +54,7 @@ local function decide(p, row, cost, now, extra, take, out)
   local opens = locked_until(p, row, now)
   if opens == nil then
     local answer = p.guarded.decide(p.inner, row.inner, cost, now, extra, take, out)
-    if answer or not take then
+    if answer or take ~= HIT then
       if take then
         remember(row, NONE)
       end

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from penstock.algorithms.around cimport Around
 from penstock.decision cimport Decision
 
-cdef int REFUSED, NO_ROOM
+cdef int REFUSED, NO_ROOM, HIT
 cdef int64_t UNTIL, INNER
 
 
@@ -13,7 +13,7 @@ cdef class Lockout(Around):
 
     @cython.locals(until=int64_t, answer=int)
     cdef int decide(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
+        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, int take, Decision out
     ) noexcept nogil
     cdef int64_t locked_until(self, int64_t* state, int64_t now) noexcept nogil
     cdef void remember(self, int64_t* state, int64_t until) noexcept nogil

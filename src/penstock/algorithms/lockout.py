@@ -5,14 +5,15 @@
 Whatever comes while the door is shut is refused and changes nothing, not even
 the length of the lockout. When it opens, the guarded algorithm decides again, by
 what it still remembers: usually nothing. A request that could never be allowed
-(its cost is above the burst) is refused without shutting the door.
+(its cost is above the burst) is refused without shutting the door, and so is an
+attempt: whoever waits for their turn violates nothing.
 """
 
 from __future__ import annotations
 
 from penstock.algorithms.around import Around
 from penstock.algorithms.base import Algorithm
-from penstock.algorithms.words import NO_ROOM, REFUSED, Words
+from penstock.algorithms.words import HIT, NO_ROOM, REFUSED, Words
 from penstock.decision import Decision
 
 UNTIL, INNER = 1, 2
@@ -24,14 +25,14 @@ class Lockout(Around):
         self.length = inner.limit.lockout_ns
 
     def decide(
-        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+        self, state: Words, cost: int, now: int, extra: int, take: int, out: Decision
     ) -> int:
         until = self.locked_until(state, now)
         if until == 0:
             answer = self.inner.decide(state + INNER, cost, now, extra, take, out)
             if answer == NO_ROOM:
                 return answer
-            if answer != REFUSED or not take:
+            if answer != REFUSED or take != HIT:
                 if take:
                     self.remember(state, 0)
                 return answer

@@ -107,13 +107,18 @@ local out = { -- filled anew by every decision
   allowed = false, room = 0, unit = 1, retry = 0, reset = 0, delay = 0, overrun = false, mark = 0,
 }
 
-local function ask(p, key, cost, take)
+-- A look, a hit or an attempt. An attempt may not want a place that it would have to wait for
+-- longer than its patience: then it takes none.
+local function ask(p, key, cost, take, patience)
   if p.outdated then
     return 'refresh'
   end
   local row = p.row
   local value, failed = fetch(p, row, key)
   if value ~= nil then
+    if patience and decide(p, row, cost, false, out) and out.delay > patience then
+      return {0, out.room, out.reset, out.mark, out.delay - patience, 0, out.unit}
+    end
     decide(p, row, cost, take, out)
     failed = row.dirty and store(p, row, key, value)
   end

@@ -163,7 +163,7 @@ local function decide(p, row, cost, now, extra, take, out)
     out.reset = row[1] - behind > now and row[1] - behind - now or 0
     return true
   end
-  if take and p.count_rejected then
+  if take == HIT and p.count_rejected then
     trim(p, row)
     append(p, row, cost, now)
     trim(p, row)

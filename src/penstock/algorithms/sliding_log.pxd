@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from penstock.algorithms.base cimport Algorithm
 from penstock.decision cimport Decision
 
-cdef int REFUSED, ALLOWED, NO_ROOM
+cdef int REFUSED, ALLOWED, NO_ROOM, HIT
 cdef int64_t NO_MARK, LENGTH, OLDEST, COUNT, UNITS, FIRST
 
 
@@ -16,7 +16,7 @@ cdef class SlidingLog(Algorithm):
         skip=int64_t, gone=int64_t, behind=int64_t, units=int64_t, over=int64_t,
     )
     cdef int decide(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
+        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, int take, Decision out
     ) noexcept nogil
     @cython.locals(slots=int64_t)
     cdef int64_t place(self, int64_t* state, int64_t index) noexcept nogil

@@ -19,7 +19,7 @@ Clock stepped back before the newest hit: all hits are moved back by as much.
 from __future__ import annotations
 
 from penstock.algorithms.base import Algorithm
-from penstock.algorithms.words import ALLOWED, NO_MARK, NO_ROOM, REFUSED, Words
+from penstock.algorithms.words import ALLOWED, HIT, NO_MARK, NO_ROOM, REFUSED, Words
 from penstock.decision import Decision
 from penstock.limit import Limit
 
@@ -41,7 +41,7 @@ class SlidingLog(Algorithm):
         self.length_at = LENGTH
 
     def decide(
-        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+        self, state: Words, cost: int, now: int, extra: int, take: int, out: Decision
     ) -> int:
         if take:
             self.drop(state, now)
@@ -68,7 +68,7 @@ class SlidingLog(Algorithm):
             out._room = self.amount - units
             out._reset = state[0] - behind - now if state[0] - behind > now else 0
             return ALLOWED
-        if take and self.count_rejected:
+        if take == HIT and self.count_rejected:
             self.trim(state)  # frees the room that `append` needs
             if not self.append(state, cost, now):
                 return NO_ROOM

@@ -16,7 +16,7 @@ cdef class SlidingWindow(Algorithm):
         used=int64_t,
     )
     cdef int decide(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
+        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, int take, Decision out
     ) noexcept nogil
     @cython.locals(spare=int64_t, left=int64_t)
     cdef int64_t retry(

@@ -56,7 +56,7 @@ class SlidingWindow(Algorithm):
         self.round_by = self.ticks - 1 if limit.rounding == "up" else 0
 
     def decide(
-        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+        self, state: Words, cost: int, now: int, extra: int, take: int, out: Decision
     ) -> int:
         if take:
             self.roll(state, now)

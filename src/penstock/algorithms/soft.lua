@@ -95,7 +95,7 @@ local function decide(p, row, cost, now, extra, take, out)
       hard_wait = now + soft_wait > anew and soft_wait or anew - now
     end
   else
-    if take then
+    if take == HIT then
       anew = now + p.grace > anew and now + p.grace or anew
     end
     guarded.decide(inner, row.inner, cost, now, extra + p.overrun, false, out)

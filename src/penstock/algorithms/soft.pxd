@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from penstock.algorithms.around cimport Around
 from penstock.decision cimport Decision
 
-cdef int REFUSED, ALLOWED, NO_ROOM
+cdef int REFUSED, ALLOWED, NO_ROOM, HIT
 cdef int64_t ENDS, ANEW, INNER
 
 
@@ -15,7 +15,7 @@ cdef class Soft(Around):
         ends=int64_t, anew=int64_t, hard_wait=int64_t, soft_wait=int64_t, answer=int,
     )
     cdef int decide(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
+        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, int take, Decision out
     ) noexcept nogil
     @cython.locals(latest=int64_t)
     cdef int64_t anew(self, int64_t* state, int64_t now) noexcept nogil

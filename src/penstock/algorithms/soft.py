@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from penstock.algorithms.around import Around
 from penstock.algorithms.base import Algorithm
-from penstock.algorithms.words import ALLOWED, NO_ROOM, REFUSED, Words
+from penstock.algorithms.words import ALLOWED, HIT, NO_ROOM, REFUSED, Words
 from penstock.decision import Decision
 
 ENDS, ANEW, INNER = 1, 2, 3
@@ -28,7 +28,7 @@ class Soft(Around):
         self.most = inner.most + soft.overrun
 
     def decide(
-        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+        self, state: Words, cost: int, now: int, extra: int, take: int, out: Decision
     ) -> int:
         anew = self.anew(state, now)
         ends = self.ends(state, anew)
@@ -63,7 +63,7 @@ class Soft(Around):
             elif hard_wait < 0 or now + hard_wait > anew:
                 hard_wait = soft_wait if now + soft_wait > anew else anew - now
         else:
-            if take:
+            if take == HIT:
                 anew = now + self.grace if now + self.grace > anew else anew
             self.inner.decide(state + INNER, cost, now, extra + self.overrun, False, out)
             soft_wait = out._retry if out._retry > anew - now else anew - now

@@ -18,7 +18,7 @@ cdef class TokenBucket(Algorithm):
         interval=int64_t, capacity=int64_t, tat=int64_t, room=int64_t, need=int64_t,
     )
     cdef int decide(
-        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, bint take, Decision out
+        self, int64_t* state, int64_t cost, int64_t now, int64_t extra, int take, Decision out
     ) noexcept nogil
     cdef int64_t need(self, int64_t cost) noexcept nogil
     @cython.locals(interval=int64_t, tat=int64_t, highest=int64_t)

@@ -54,7 +54,7 @@ class TokenBucket(Algorithm):
             self.ramp_end = now + self.ramp_step * RAMP_STEPS
 
     def decide(
-        self, state: Words, cost: int, now: int, extra: int, take: bool, out: Decision
+        self, state: Words, cost: int, now: int, extra: int, take: int, out: Decision
     ) -> int:
         interval, capacity = self.interval, self.capacity
         if now < self.ramp_end:

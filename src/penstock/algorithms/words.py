@@ -11,6 +11,12 @@ REFUSED = 0
 ALLOWED = 1
 NO_ROOM = 2
 
+# What `Algorithm.decide` is asked to do. An attempt takes like a hit, but is no violation
+# when it is refused: it starts no lockout and counts nowhere.
+LOOK = 0
+HIT = 1
+ATTEMPT = 2
+
 # `Algorithm.refund` without knowing when the units were taken.
 NO_MARK = -1
 

@@ -21,7 +21,7 @@ from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 from posix.unistd cimport close
 
-from penstock.algorithms.base cimport Algorithm
+from penstock.algorithms.base cimport ATTEMPT, HIT, LOOK, Algorithm
 from penstock.clock import MONOTONIC, WALL
 from penstock.decision cimport Decision, new_decision
 from penstock.stores.base cimport Counters, check_cost, check_key, is_plain, pick
@@ -224,7 +224,7 @@ cdef class MappedCounters(Counters):
         cdef uint64_t h = self.hash_of(key)
         cdef Decision out = new_decision(self.limit)
         cdef int64_t stripe = self.enter(h, &now)
-        self.take(h, units, now, stripe, out)
+        self.take(h, units, now, stripe, HIT, out)
         self.mapped.give(stripe)
         return out
 
@@ -236,6 +236,20 @@ cdef class MappedCounters(Counters):
         self.look(h, units, now, out)
         self.mapped.give(stripe)
         return out
+
+    def attempt(self, key, cost, int64_t patience=-1):
+        cdef int64_t units = check_cost(cost), now
+        cdef uint64_t h = self.hash_of(key)
+        cdef Decision out = new_decision(self.limit)
+        cdef int64_t stripe = self.enter(h, &now)
+        cdef bint late = False
+        if patience >= 0:
+            self.look(h, units, now, out)
+            late = out._allowed and out._delay > patience
+        if not late:
+            self.take(h, units, now, stripe, ATTEMPT, out)
+        self.mapped.give(stripe)
+        return out.refused(out._delay - patience) if late else out
 
     def charge(self, key, cost):
         cdef int64_t units = check_cost(cost), now
@@ -308,7 +322,7 @@ cdef class MappedCounters(Counters):
     # Under the lock, and without Python ---------------------------------------
 
     cdef void take(
-        self, uint64_t h, int64_t cost, int64_t now, int64_t stripe, Decision out
+        self, uint64_t h, int64_t cost, int64_t now, int64_t stripe, int how, Decision out
     ) noexcept:
         cdef int64_t* row
         if cost > self.algorithm.most:
@@ -316,10 +330,10 @@ cdef class MappedCounters(Counters):
             return
         row = self.row(h, now)
         if self.algorithm.most_words == 1:
-            self.algorithm.decide(row, cost, now, 0, True, out)
+            self.algorithm.decide(row, cost, now, 0, how, out)
         else:
             self.mapped.begin(stripe, row)
-            self.algorithm.decide(row, cost, now, 0, True, out)
+            self.algorithm.decide(row, cost, now, 0, how, out)
             self.mapped.end(stripe)
 
     cdef void look(self, uint64_t h, int64_t cost, int64_t now, Decision out) noexcept:
@@ -329,7 +343,7 @@ cdef class MappedCounters(Counters):
         cdef bint never = cost > self.algorithm.most
         if never:
             cost = self.algorithm.most + 1
-        self.algorithm.decide(row if row != NULL else self.blank, cost, now, 0, False, out)
+        self.algorithm.decide(row if row != NULL else self.blank, cost, now, 0, LOOK, out)
         if never:
             out._allowed = False
             out._retry = -1
@@ -361,7 +375,7 @@ cdef class MappedCounters(Counters):
             row[at] = self.algorithm.most_words - (at - 1)
 
 
-def hit_each(list wanted):
+def hit_each(list wanted, bint attempt=False):
     """See `Store.hit_each`; every item's counters are `MappedCounters` of one store."""
     cdef list items = [
         (
@@ -376,12 +390,12 @@ def hit_each(list wanted):
         (<MappedCounters> counters).stripe_of(h) for counters, h, _ in items
     })
     cdef list made = [new_decision((<MappedCounters> counters).limit) for counters, _, _ in items]
-    while not try_each(items, made, stripes):
+    while not try_each(items, made, stripes, ATTEMPT if attempt else HIT):
         pass
     return made
 
 
-cdef bint try_each(list items, list made, list stripes) except -1:
+cdef bint try_each(list items, list made, list stripes, int how) except -1:
     """Decide on all under their locks; False: a calendar had to be turned first."""
     cdef MappedCounters counters = items[0][0]
     cdef Mapped mapped = counters.mapped
@@ -413,7 +427,7 @@ cdef bint try_each(list items, list made, list stripes) except -1:
                 out = made[at]
                 # A limit that refuses takes nothing, but it may want to know (lockout).
                 if not refused or not out._allowed:
-                    counters.take(h, cost, moments[at], counters.stripe_of(h), out)
+                    counters.take(h, cost, moments[at], counters.stripe_of(h), how, out)
             return True
     finally:
         for taken in range(held):

@@ -11,7 +11,7 @@ from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int64_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, clockid_t, timespec
 
-from penstock.algorithms.base cimport Algorithm
+from penstock.algorithms.base cimport ATTEMPT, HIT, LOOK, Algorithm
 from penstock.algorithms import words
 from penstock.clock import MONOTONIC, WALL
 from penstock.decision cimport Decision, new_decision
@@ -62,11 +62,22 @@ cdef class MemoryCounters(Counters):
 
     cpdef Decision hit(self, key, cost):
         cdef int64_t units = whole(cost)
-        return self.take(self.hash_of(key), units, self.ready())
+        return self.take(self.hash_of(key), units, self.ready(), HIT)
 
     cpdef Decision peek(self, key, cost):
         cdef int64_t units = whole(cost)
         return self.look(self.hash_of(key), units, self.ready())
+
+    def attempt(self, key, cost, int64_t patience=-1):
+        cdef int64_t units = whole(cost)
+        cdef uint64_t h = self.hash_of(key)
+        cdef int64_t now = self.ready()
+        cdef Decision seen
+        if patience >= 0:
+            seen = self.look(h, units, now)
+            if seen._allowed and seen._delay > patience:
+                return seen.refused(seen._delay - patience)
+        return self.take(h, units, now, ATTEMPT)
 
     def charge(self, key, cost):
         cdef int64_t units = whole(cost)
@@ -106,7 +117,7 @@ cdef class MemoryCounters(Counters):
                 hashes[at - start] = self.hash_of(names[at])
                 fetch(&self.table.core, hashes[at - start])
             for at in range(start, stop):
-                out.append(self.take(hashes[at - start], units, now))
+                out.append(self.take(hashes[at - start], units, now, HIT))
         return out
 
     def sweep(self, segments):
@@ -133,7 +144,7 @@ cdef class MemoryCounters(Counters):
             self.algorithm.refresh(now)
         return now
 
-    cdef inline Decision take(self, uint64_t h, int64_t cost, int64_t now):
+    cdef inline Decision take(self, uint64_t h, int64_t cost, int64_t now, int how):
         cdef Decision out
         cdef uint64_t* slot
         if cost > self.algorithm.most:
@@ -142,7 +153,7 @@ cdef class MemoryCounters(Counters):
         slot = find(&self.table.core, h)
         if slot[0] != h:
             slot = self.slot(h, now)
-        while self.algorithm.decide(self.row(slot), cost, now, 0, True, out) == NO_ROOM:
+        while self.algorithm.decide(self.row(slot), cost, now, 0, how, out) == NO_ROOM:
             self.grow(slot)
         if self.table.owns:
             self.expire(slot)
@@ -155,7 +166,7 @@ cdef class MemoryCounters(Counters):
         cdef bint never = cost > self.algorithm.most
         if never:
             cost = self.algorithm.most + 1
-        self.algorithm.decide(row, cost, now, 0, False, out)
+        self.algorithm.decide(row, cost, now, 0, LOOK, out)
         if never:
             out._allowed = False
             out._retry = -1
@@ -212,7 +223,7 @@ cdef inline int64_t whole(cost) except -1:
     return 1 if cost is ONE else check_cost(cost)
 
 
-def hit_each(list wanted):
+def hit_each(list wanted, bint attempt=False):
     """See `Store.hit_each`; every item's counters are `MemoryCounters`."""
     cdef MemoryCounters counters
     cdef Decision seen
@@ -236,5 +247,5 @@ def hit_each(list wanted):
         # A limit that refuses takes nothing, but it may want to know (lockout).
         if not refused or not seen._allowed:
             counters, h, cost, now = items[at]
-            looked[at] = counters.take(h, cost, now)
+            looked[at] = counters.take(h, cost, now, ATTEMPT if attempt else HIT)
     return looked

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from penstock.algorithms.words import NO_MARK, NO_ROOM, Words
+from penstock.algorithms.words import ATTEMPT, HIT, LOOK, NO_MARK, NO_ROOM, Words
 from penstock.decision import Decision, new_decision
-from penstock.stores.base import Counters, check_cost
+from penstock.stores.base import ENDLESS, Counters, check_cost
 
 
 class PureCounters(Counters):
@@ -52,6 +52,16 @@ class PureCounters(Counters):
         with self.locked():
             return self.look(place, cost, self.ready())
 
+    def attempt(self, key: str, cost: int, patience: int = ENDLESS) -> Decision:
+        cost, place = check_cost(cost), self.place(key)
+        with self.locked():
+            now = self.ready()
+            if patience != ENDLESS:
+                seen = self.look(place, cost, now)
+                if seen and seen._delay > patience:
+                    return seen.refused(seen._delay - patience)
+            return self.take(place, cost, now, ATTEMPT)
+
     def charge(self, key: str, cost: int) -> None:
         cost, place = check_cost(cost), self.place(key)
         with self.locked():
@@ -88,12 +98,12 @@ class PureCounters(Counters):
             self.algorithm.refresh(now)
         return now
 
-    def take(self, place: Any, cost: int, now: int) -> Decision:
+    def take(self, place: Any, cost: int, now: int, how: int = HIT) -> Decision:
         if cost > self.algorithm.most:
             return self.look(place, cost, now)
         out = new_decision(self.limit)
         with self.change(place) as row:
-            while self.algorithm.decide(row, cost, now, 0, True, out) == NO_ROOM:
+            while self.algorithm.decide(row, cost, now, 0, how, out) == NO_ROOM:
                 self.grow(row)
         return out
 
@@ -101,7 +111,7 @@ class PureCounters(Counters):
         out = new_decision(self.limit)
         most = self.algorithm.most
         row = self.find(place) or self.blank
-        self.algorithm.decide(row, min(cost, most + 1), now, 0, False, out)
+        self.algorithm.decide(row, min(cost, most + 1), now, 0, LOOK, out)
         if cost > most:
             out._allowed = False
             out._retry = -1
@@ -113,7 +123,7 @@ class PureCounters(Counters):
             row[at] = words - (at - 1)
 
 
-def hit_each(wanted: list[tuple[PureCounters, str, int]]) -> list[Decision]:
+def hit_each(wanted: list[tuple[PureCounters, str, int]], attempt: bool = False) -> list[Decision]:
     """See `Store.hit_each`; every item's counters are of one store."""
     items = [(counters, counters.place(key), check_cost(cost)) for counters, key, cost in wanted]
     with items[0][0].locked():
@@ -123,8 +133,9 @@ def hit_each(wanted: list[tuple[PureCounters, str, int]]) -> list[Decision]:
             for (counters, place, cost), now in zip(items, moments, strict=True)
         ]
         refused = not all(looked)
+        how = ATTEMPT if attempt else HIT
         # A limit that refuses takes nothing, but it may want to know (lockout).
         return [
-            counters.take(place, cost, now) if not refused or not seen else seen
+            counters.take(place, cost, now, how) if not refused or not seen else seen
             for (counters, place, cost), now, seen in zip(items, moments, looked, strict=True)
         ]

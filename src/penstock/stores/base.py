@@ -19,6 +19,8 @@ from penstock.decision import Decision
 from penstock.errors import InvalidCost, InvalidKey
 from penstock.limit import Limit
 
+# The patience of an attempt to which any delay will do.
+ENDLESS = -1
 # Above every possible burst: a larger cost is answered like this one.
 MOST_COST = 2**62
 
@@ -47,6 +49,15 @@ class Counters:
 
     def peek(self, key: str, cost: int) -> Decision:
         """Whether `hit` would pass, with ``remaining`` as it is now. Changes nothing."""
+        raise NotImplementedError
+
+    def attempt(self, key: str, cost: int, patience: int = ENDLESS) -> Decision:
+        """`hit`, but a refusal is no violation: it starts no lockout and is not remembered.
+
+        For those who wait for their turn and for those who may try again. What would have
+        to wait for longer than ``patience`` nanoseconds for its place on a paced line is
+        refused as well, and takes none.
+        """
         raise NotImplementedError
 
     def charge(self, key: str, cost: int) -> None:
@@ -102,17 +113,22 @@ class Store:
         """New counters for a limit that this store sees for the first time."""
         raise NotImplementedError
 
-    def hit_each(self, wanted: list[tuple[Counters, str, int]]) -> list[Decision]:
+    def hit_each(
+        self, wanted: list[tuple[Counters, str, int]], attempt: bool = False
+    ) -> list[Decision]:
         """All pass, or none is taken; a decision for each of them.
 
         ``wanted`` names no key of the same limit twice. When one refuses, the decisions
-        of those that would have passed say what `Counters.peek` would.
+        of those that would have passed say what `Counters.peek` would. With ``attempt``
+        a refusal is no violation: see `Counters.attempt`.
         """
         raise NotImplementedError
 
-    def hit_each_async(self, wanted: list[tuple[Counters, str, int]]) -> Awaitable[list[Decision]]:
+    def hit_each_async(
+        self, wanted: list[tuple[Counters, str, int]], attempt: bool = False
+    ) -> Awaitable[list[Decision]]:
         """`hit_each` from a coroutine. A store that has to wait overrides it."""
-        return _as_awaitable(self.hit_each(wanted))
+        return _as_awaitable(self.hit_each(wanted, attempt))
 
     def close(self) -> None:
         """Let go of files and connections. Stores without any have nothing to do."""

@@ -46,8 +46,8 @@ class MemoryStore(Store):
     def make_counters(self, limit: Limit) -> Counters:
         return MemoryCounters(limit, self._clock, self._bound)
 
-    def hit_each(self, wanted: list[tuple[Any, str, int]]) -> list[Decision]:
-        decisions: list[Decision] = hit_each(wanted)
+    def hit_each(self, wanted: list[tuple[Any, str, int]], attempt: bool = False) -> list[Decision]:
+        decisions: list[Decision] = hit_each(wanted, attempt)
         return decisions
 
     def sweep(self, segments: int = 64) -> int:

@@ -99,8 +99,8 @@ class SharedMemoryStore(Store):
         ).digest()
         return MappedCounters(limit, self._clock, self._mapped, secret)
 
-    def hit_each(self, wanted: list[tuple[Any, str, int]]) -> list[Decision]:
-        decisions: list[Decision] = hit_each(wanted)
+    def hit_each(self, wanted: list[tuple[Any, str, int]], attempt: bool = False) -> list[Decision]:
+        decisions: list[Decision] = hit_each(wanted, attempt)
         return decisions
 
     @property

@@ -105,6 +105,30 @@ class StoreConformance:
                 assert limiter.hit("k").allowed == before.allowed
                 clock.advance(3.3)
 
+    def test_an_attempt_takes_like_a_hit_and_violates_nothing(self) -> None:
+        for text in self.limits:
+            limiter, _ = self.limiter(text)
+            counters = limiter.counters(None)
+            most = _at_once(counters.limit)
+            taken = [bool(counters.attempt("k", 1)) for _ in range(most)]
+            assert taken == [True] * most, text
+            before = repr(limiter.peek("k"))
+            for cost in (1, 2, 1_000):
+                assert not counters.attempt("k", cost), text
+            assert repr(limiter.peek("k")) == before, text
+            assert not limiter.store.hit_each([(counters, "k", 1)], attempt=True)[0]
+            assert repr(limiter.peek("k")) == before, text
+
+    def test_an_attempt_takes_no_place_that_it_has_no_patience_for(self) -> None:
+        limiter, _ = self.limiter("5/minute leaky_bucket")
+        counters = limiter.counters(None)
+        assert counters.attempt("k", 2, 0)
+        before = repr(limiter.peek("k"))
+        refused = counters.attempt("k", 1, 23_999_999_999)
+        assert (refused.allowed, refused.retry_after) == (False, 1e-9)
+        assert repr(limiter.peek("k")) == before
+        assert counters.attempt("k", 1, 24_000_000_000).delay == 24.0
+
     def test_is_as_new_after_reset_after(self) -> None:
         for text in self.limits:
             limiter, clock = self.limiter(text)

@@ -15,7 +15,7 @@ from penstock.decision import Decision
 from penstock.errors import ForeignValue, StoreError
 from penstock.stores.redis.ticket import LooseTicket, Ticket, joined
 from penstock.stores.redis.trouble import Trouble, redirection, trouble
-from penstock.stores.redis.wire import HIT, LATE, REFRESH, REFUND, Answer
+from penstock.stores.redis.wire import LATE, REFRESH, REFUND, TAKES, Answer
 
 if TYPE_CHECKING:
     from penstock.stores.redis.node import Node
@@ -50,7 +50,7 @@ class Answers:
                 self._unusual(ticket, answer, now)
             elif not ticket.settled:
                 ticket.settle(answer)
-            elif ticket.abandoned and ticket.verb == HIT:
+            elif ticket.abandoned and ticket.verb in TAKES:
                 self._give_back(ticket, answer if ticket.members else [answer])
 
     def _unusual(self, ticket: Ticket, answer: Any, now: int) -> None:

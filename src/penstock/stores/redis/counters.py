@@ -10,10 +10,10 @@ from penstock import keys
 from penstock.algorithms.words import NO_MARK
 from penstock.decision import Decision
 from penstock.limit import Limit
-from penstock.stores.base import Counters, check_cost, check_key
+from penstock.stores.base import ENDLESS, Counters, check_cost, check_key
 from penstock.stores.redis.script import Policy, policy
 from penstock.stores.redis.ticket import Seat, TaskTicket, ThreadTicket
-from penstock.stores.redis.wire import CHARGE, HIT, PEEK, REFUND, RESET
+from penstock.stores.redis.wire import ATTEMPT, CHARGE, HIT, PEEK, REFUND, RESET, TAKES
 
 if TYPE_CHECKING:
     from penstock.stores.redis.store import RedisStore
@@ -73,6 +73,10 @@ class RedisCounters(Counters):
         decision: Decision = self._ask(PEEK, key, cost)
         return decision
 
+    def attempt(self, key: str, cost: int, patience: int = ENDLESS) -> Decision:
+        decision: Decision = self._ask(ATTEMPT, key, cost, patience)
+        return decision
+
     def charge(self, key: str, cost: int) -> None:
         self._ask(CHARGE, key, cost)
 
@@ -106,7 +110,7 @@ class RedisCounters(Counters):
         if ticket is None:
             return _nothing()
         self._store.put(ticket)
-        return self._store.hit(ticket) if verb == "hit" else ticket.future
+        return self._store.hit(ticket) if verb in TAKES else ticket.future
 
     def _ticket(
         self, verb: str, key: str, cost: int = 1, mark: int = NO_MARK, kept: int = 0
@@ -127,7 +131,10 @@ class RedisCounters(Counters):
         return await self._store.hits(tickets)
 
 
-_VERBS = {"hit": HIT, "peek": PEEK, "charge": CHARGE, "refund": REFUND, "reset": RESET}
+_VERBS = {
+    "hit": HIT, "peek": PEEK, "attempt": ATTEMPT,
+    "charge": CHARGE, "refund": REFUND, "reset": RESET,
+}  # fmt: skip
 
 
 async def _nothing() -> None:

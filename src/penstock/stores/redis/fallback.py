@@ -12,7 +12,6 @@ of local decisions are negative.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.decision import Decision, decided
@@ -23,7 +22,7 @@ from penstock.limit import Limit, Soft
 from penstock.stores.base import Counters
 from penstock.stores.memory import MemoryStore
 from penstock.stores.redis.ticket import Question, Ticket
-from penstock.stores.redis.wire import CHARGE, HIT, PEEK, REFUND
+from penstock.stores.redis.wire import ATTEMPT, CHARGE, DECIDES, HIT, REFUND
 
 if TYPE_CHECKING:
     from penstock.events import Hooks
@@ -53,7 +52,7 @@ class Fallback:
                 self._hooks.emit(self._event(question, reason))
         if ticket.members:
             ticket.tell(self._decide_group(ticket.questions))
-        elif ticket.verb in (HIT, PEEK):
+        elif ticket.verb in DECIDES:
             ticket.tell(self._decide(ticket))
         elif ticket.verb in (CHARGE, REFUND):
             # Lost. Raising would hide what the caller was about; the event tells it.
@@ -76,9 +75,13 @@ class Fallback:
         policy = limit.on_failure or self.policy
         if policy == "local":
             counters = self.counters(limit)
-            ask: Callable[[str, int], Decision]
-            ask = counters.hit if question.verb == HIT else counters.peek
-            seen = ask(question.name, question.cost)
+            name, cost = question.name, question.cost
+            if question.verb == ATTEMPT:
+                seen = counters.attempt(name, cost, question.mark)
+            elif question.verb == HIT:
+                seen = counters.hit(name, cost)
+            else:
+                seen = counters.peek(name, cost)
             return seen.as_degraded(limit, _LOCAL - seen._mark)
         if policy == "open":
             room = max(0, limit.burst - question.cost)

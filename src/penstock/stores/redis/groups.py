@@ -15,7 +15,7 @@ from penstock.decision import Decision
 from penstock.stores.base import Counters, check_cost, check_key
 from penstock.stores.redis.counters import RedisCounters
 from penstock.stores.redis.ticket import Question, Ticket
-from penstock.stores.redis.wire import HIT, REFUND
+from penstock.stores.redis.wire import ATTEMPT, HIT, REFUND, TAKES
 
 Wanted = tuple[Counters, str, int]
 # What a refund's ticket is made of: counters, key, verb, cost, mark.
@@ -24,18 +24,19 @@ Refund = tuple[RedisCounters, str, str, int, int]
 Group = tuple[tuple[RedisCounters, str, str, int], list[Question], list[int]]
 
 
-def groups_of(wanted: Iterable[Wanted], by_slots: bool) -> list[Group]:
+def groups_of(wanted: Iterable[Wanted], by_slots: bool, attempt: bool) -> list[Group]:
     """What can be decided as a whole: all of it, or in a cluster what shares a slot."""
+    verb = ATTEMPT if attempt else HIT
     by_slot: dict[int, list[tuple[int, Question]]] = {}
     for at, (counters, key, cost) in enumerate(wanted):
         assert isinstance(counters, RedisCounters)
-        question = Question(counters, check_key(key), HIT, check_cost(cost), size=0)
+        question = Question(counters, check_key(key), verb, check_cost(cost), size=0)
         slot = key_slot(question.key) if by_slots else 0
         by_slot.setdefault(slot, []).append((at, question))
     groups = []
     for members in by_slot.values():
         (_, first), *rest = members
-        told = (first.counters, first.name, HIT, first.cost)
+        told = (first.counters, first.name, verb, first.cost)
         groups.append((told, [question for _, question in rest], [at for at, _ in members]))
     return groups
 
@@ -62,7 +63,7 @@ def refunds(tickets: Sequence[Ticket], found: Sequence[Any]) -> list[Refund]:
 def taken_by(ticket: Ticket, answer: Any) -> list[Refund]:
     """Tickets that would give back what this one took; nothing if it took nothing."""
     decisions = _decisions(answer)
-    if ticket.verb != HIT or not decisions or not all(decisions):
+    if ticket.verb not in TAKES or not decisions or not all(decisions):
         return []
     return [
         (question.counters, question.name, REFUND, question.cost, decision._mark)

@@ -175,9 +175,9 @@ class RedisStore(Store):
                 self.fallback.refund_here(counters, name, cost, mark, 0)
         return [refund for refund in back if refund[-1] >= NO_MARK]
 
-    def hit_each(self, wanted: list[Wanted]) -> list[Decision]:
+    def hit_each(self, wanted: list[Wanted], attempt: bool = False) -> list[Decision]:
         seat: Seat = Seat()
-        groups = groups_of(wanted, self._in_slots)
+        groups = groups_of(wanted, self._in_slots, attempt)
         tickets = [ThreadTicket(seat, *first, members=rest) for first, rest, _ in groups]
         try:
             found = self.ask(tickets, seat)
@@ -187,10 +187,12 @@ class RedisStore(Store):
                 self.ask([ThreadTicket(seat, *refund) for refund in spare], seat)
         return in_order(groups, found)
 
-    def hit_each_async(self, wanted: list[Wanted]) -> Awaitable[list[Decision]]:
+    def hit_each_async(
+        self, wanted: list[Wanted], attempt: bool = False
+    ) -> Awaitable[list[Decision]]:
         # Asked now, awaited later: then it leaves with all else that is asked in this turn.
         loop = asyncio.get_running_loop()
-        groups = groups_of(wanted, self._in_slots)
+        groups = groups_of(wanted, self._in_slots, attempt)
         tickets = [TaskTicket(loop, *first, members=rest) for first, rest, _ in groups]
         for ticket in tickets:
             self.put(ticket)

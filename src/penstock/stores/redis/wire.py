@@ -18,9 +18,13 @@ from penstock.stores.redis.script import MOST_COST, Policy
 
 HIT: Final = "hit"
 PEEK: Final = "peek"
+ATTEMPT: Final = "attempt"
 CHARGE: Final = "charge"
 REFUND: Final = "refund"
 RESET: Final = "reset"
+
+TAKES = (HIT, ATTEMPT)
+DECIDES = (HIT, PEEK, ATTEMPT)
 
 
 class Undecided(Enum):
@@ -44,9 +48,10 @@ _ALLOWED, _OVERRUN = 1, 2
 class Request:
     """One thing to do for one key.
 
-    ``mark`` and ``kept`` are a refund's. ``size`` is 1; in the first request of a group that
-    passes as a whole or not at all it is the number of its members, which follow it
-    directly, each a hit of its own key, with a size of 0.
+    ``mark`` and ``kept`` are a refund's; an attempt's ``mark`` is its patience. ``size`` is 1;
+    in the first request of a group that passes as a whole or not at all it is the number of
+    its members, which follow it directly, each a hit or an attempt of its own key, with a
+    size of 0.
     """
 
     __slots__ = ("cost", "kept", "key", "mark", "policy", "size", "verb")
@@ -88,7 +93,9 @@ def encode(requests: list[Request], deadline_us: int) -> list[Any]:
             told.append(verb)
         else:
             told += (verb, place, cost if cost < MOST_COST else MOST_COST)
-            if verb == REFUND:
+            if verb == ATTEMPT:
+                told.append(request.mark)
+            elif verb == REFUND:
                 told += (*_mark(request.mark), min(request.kept, MOST_COST))
     keys = [request.key for request in requests]
     policies = [policy.text for policy in places]
@@ -123,15 +130,15 @@ def _answer(found: Any, request: Request, now: int) -> Answer:
     kind = type(found)
     if kind is not int and kind is not list:
         return _undecided(found)
-    if request.verb != HIT and request.verb != PEEK:
+    if request.verb not in DECIDES:
         if found != 1:
             raise ValueError(f"not an answer to {request.verb}: {found!r:.100}")
         return None
     # Of a group that was refused: what a look would have told, in a list of its own.
-    taken = request.verb == HIT
+    taken = request.verb != PEEK
     if kind is list and len(found) == 1 and request.size != 1:
         (found,), taken = found, False
-    if request.policy.brief:
+    if request.policy.brief and type(found) is int:
         return _bucket(found, request, now, taken)
     return _any(found, request.policy, now)
 
