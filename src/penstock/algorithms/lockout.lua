@@ -75,11 +75,12 @@ local function decide(p, row, cost, now, extra, take, out)
   else
     out.retry = out.retry + opens - now
   end
+  -- As good as new is what the guarded one will be by then, or some time after.
+  out.reset = out.reset + opens - now
   out.allowed = false
   out.overrun = false
   out.delay = 0
   out.room = 0
-  out.reset = (row[1] > opens and row[1] or opens) - now
   return false
 end
 

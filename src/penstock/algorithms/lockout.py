@@ -47,11 +47,12 @@ class Lockout(Around):
             out._retry += until - now
         else:
             out._retry = until - now
+        # As good as new is what the guarded one will be by then, or some time after.
+        out._reset += until - now
         out._allowed = False
         out._overrun = False
         out._delay = 0
         out._room = 0
-        out._reset = (state[0] if state[0] > until else until) - now
         return REFUSED
 
     def locked_until(self, state: Words, now: int) -> int:

@@ -115,10 +115,10 @@ local function append(p, row, cost, now)
   return true
 end
 
--- Keep the newest `amount` units.
-local function trim(p, row)
-  while row.units > p.amount do
-    local over = row.units - p.amount
+-- Keep the newest `most` units.
+local function trim(row, most)
+  while row.units > most do
+    local over = row.units - most
     local _, units = hit(row, 0)
     if units > over then
       set_units(row, 0, units - over)
@@ -164,9 +164,9 @@ local function decide(p, row, cost, now, extra, take, out)
     return true
   end
   if take == HIT and p.count_rejected then
-    trim(p, row)
+    trim(row, p.amount)
     append(p, row, cost, now)
-    trim(p, row)
+    trim(row, p.amount)
     units = row.units
   end
   out.allowed = false
@@ -187,19 +187,21 @@ local function decide(p, row, cost, now, extra, take, out)
   return false
 end
 
+-- Where there is more than can be kept, the oldest is forgotten: see Python.
 local function charge(p, row, cost, now)
   drop(p, row, now)
-  if cost > p.most_used - row.units then
-    cost = p.most_used - row.units
-  end
-  if cost <= 0 or append(p, row, cost, now) then
+  if cost == 0 then
     return
   end
-  -- As many hits as the limit can hold, and more: book it with the newest.
-  local _, units = hit(row, row.count - 1)
-  set_units(row, row.count - 1, units + cost)
-  row.units = row.units + cost
-  row.dirty = true
+  if cost > p.most_used then
+    cost = p.most_used
+  end
+  trim(row, p.most_used - cost)
+  if not append(p, row, cost, now) then
+    local _, units = hit(row, 0)
+    forget_oldest(row, units)
+    append(p, row, cost, now)
+  end
 end
 
 -- Take one hit out.

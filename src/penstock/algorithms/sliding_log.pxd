@@ -29,7 +29,7 @@ cdef class SlidingLog(Algorithm):
     @cython.locals(place=int64_t)
     cdef bint append(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     @cython.locals(place=int64_t, over=int64_t)
-    cdef void trim(self, int64_t* state) noexcept nogil
+    cdef void trim(self, int64_t* state, int64_t most) noexcept nogil
     cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     @cython.locals(index=int64_t, place=int64_t, back=int64_t)
     cdef void refund(

@@ -69,10 +69,10 @@ class SlidingLog(Algorithm):
             out._reset = state[0] - behind - now if state[0] - behind > now else 0
             return ALLOWED
         if take == HIT and self.count_rejected:
-            self.trim(state)  # frees the room that `append` needs
+            self.trim(state, self.amount)  # frees the room that `append` needs
             if not self.append(state, cost, now):
                 return NO_ROOM
-            self.trim(state)
+            self.trim(state, self.amount)
             units = state[UNITS]
         out._allowed = False
         out._room = self.amount - units
@@ -133,11 +133,11 @@ class SlidingLog(Algorithm):
         state[0] = now + self.period
         return True
 
-    def trim(self, state: Words) -> None:
-        """Keep the newest ``amount`` units."""
-        while state[UNITS] > self.amount:
+    def trim(self, state: Words, most: int) -> None:
+        """Keep the newest ``most`` units."""
+        while state[UNITS] > most:
             place = self.place(state, 0) + 1
-            over = state[UNITS] - self.amount
+            over = state[UNITS] - most
             if state[place] > over:
                 state[place] -= over
                 state[UNITS] -= over
@@ -145,16 +145,23 @@ class SlidingLog(Algorithm):
                 self.forget_oldest(state)
 
     def charge(self, state: Words, cost: int, now: int) -> int:
+        """Where there is more than can be kept, the oldest is forgotten.
+
+        That changes no decision: what is newer fills the limit until after the oldest
+        would have left.
+        """
         self.drop(state, now)
-        if cost > self.most_used - state[UNITS]:
-            cost = self.most_used - state[UNITS]
-        if cost <= 0 or self.append(state, cost, now):
+        if cost == 0:
+            return ALLOWED
+        if cost > self.most_used:
+            cost = self.most_used
+        self.trim(state, self.most_used - cost)
+        if self.append(state, cost, now):
             return ALLOWED
         if state[LENGTH] < self.most_words:
             return NO_ROOM
-        # As many hits as the limit can hold, and more: book it with the newest.
-        state[self.place(state, state[COUNT] - 1) + 1] += cost
-        state[UNITS] += cost
+        self.forget_oldest(state)
+        self.append(state, cost, now)
         return ALLOWED
 
     def refund(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:

@@ -167,10 +167,21 @@ local function decide(p, row, cost, now, extra, take, out)
   return false
 end
 
+-- Where there is more than can be counted, the oldest is forgotten: see Python.
 local function charge(p, row, cost, now)
   roll(p, row, now)
-  if cost > p.most_used - row[2] then
-    cost = row[2] < p.most_used and p.most_used - row[2] or 0
+  if cost > p.most_used then
+    cost = p.most_used
+  end
+  local over = row[2] + cost - p.most_used
+  if over > 0 then
+    for age = p.cells - 1, 0, -1 do
+      local cell = place(p, row[3] + p.cells + 1 - age)
+      local back = over < row[4][cell] and over or row[4][cell]
+      row[4][cell] = row[4][cell] - back
+      row[2] = row[2] - back
+      over = over - back
+    end
   end
   row[4][row[3]] = row[4][row[3]] + cost
   row[2] = row[2] + cost

@@ -31,6 +31,7 @@ cdef class SlidingWindow(Algorithm):
     cdef int64_t place(self, int64_t index) noexcept nogil
     @cython.locals(index=int64_t, begin=int64_t)
     cdef void roll(self, int64_t* state, int64_t now) noexcept nogil
+    @cython.locals(over=int64_t, age=int64_t, cell=int64_t, back=int64_t)
     cdef int charge(self, int64_t* state, int64_t cost, int64_t now) noexcept nogil
     @cython.locals(begin=int64_t, age=int64_t, cell=int64_t, back=int64_t)
     cdef void refund(

@@ -157,9 +157,22 @@ class SlidingWindow(Algorithm):
         state[0] = begin + self.memory
 
     def charge(self, state: Words, cost: int, now: int) -> int:
+        """Where there is more than can be counted, the oldest is forgotten.
+
+        That changes no decision: what is newer fills the limit until after the oldest
+        would have left.
+        """
         self.roll(state, now)
-        if cost > self.most_used - state[SUM]:
-            cost = self.most_used - state[SUM] if state[SUM] < self.most_used else 0
+        if cost > self.most_used:
+            cost = self.most_used
+        over = state[SUM] + cost - self.most_used
+        if over > 0:
+            for age in range(self.cells - 1, -1, -1):
+                cell = self.place(state[NEWEST] + self.cells + 1 - age)
+                back = over if over < state[cell] else state[cell]
+                state[cell] -= back
+                state[SUM] -= back
+                over -= back
         state[FIRST + state[NEWEST]] += cost
         state[SUM] += cost
         return ALLOWED

@@ -77,11 +77,11 @@ local function decide(p, row, cost, now, extra, take, out)
   if anew == NONE or now < ends then
     if guarded.decide(inner, row.inner, cost, now, extra + p.overrun, take, out) then
       out.overrun = true
-      if anew == NONE then
-        ends = now + p.grace
-        anew = ends + p.grace
-      end
       if take then
+        if anew == NONE then
+          ends = now + p.grace
+          anew = ends + p.grace
+        end
         remember(row, ends, anew)
       end
       keep_reset(out, anew - now)

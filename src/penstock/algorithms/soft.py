@@ -49,10 +49,10 @@ class Soft(Around):
                 return answer
             if answer == ALLOWED:
                 out._overrun = True
-                if anew == 0:
-                    ends = now + self.grace
-                    anew = ends + self.grace
                 if take:
+                    if anew == 0:
+                        ends = now + self.grace
+                        anew = ends + self.grace
                     self.remember(state, ends, anew)
                 self.keep_reset(out, anew - now)
                 return answer

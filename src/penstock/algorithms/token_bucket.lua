@@ -125,8 +125,11 @@ local function charge(p, row, cost, now)
   local interval = now >= p.ramp_end and p.interval or ramped(p, now)
   local tat = row[1] > now and row[1] or now
   local highest = now + p.ceiling
-  -- A TAT from a future that was taken back is above `highest`: math.floor is Python's //.
-  row[1] = cost < math.floor((highest - tat) / interval) and tat + cost * interval or highest
+  if tat <= highest and cost <= math.floor((highest - tat) / interval) then
+    row[1] = tat + cost * interval
+  else
+    row[1] = highest
+  end
   row.dirty = true
 end
 

@@ -102,7 +102,12 @@ class TokenBucket(Algorithm):
         interval = self.interval if now >= self.ramp_end else self.ramped(now)
         tat = state[0] if state[0] > now else now
         highest = now + self.ceiling
-        state[0] = tat + cost * interval if cost < (highest - tat) // interval else highest
+        # Not `cost * interval <= highest - tat`: a cost may be so large that this overflows. And
+        # a TAT from a future that was taken back is above `highest`.
+        if tat <= highest and cost <= (highest - tat) // interval:
+            state[0] = tat + cost * interval
+        else:
+            state[0] = highest
         return ALLOWED
 
     def refund(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:
