@@ -8,17 +8,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from penstock.clock import WALL, Clock
-from penstock.decision import Decision
 from penstock.errors import RulesError
 from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
-from penstock.rules.check import Check, Done, Flow, Work, only_domain
+from penstock.rules.check import Check, Flow, Work, only_domain
 from penstock.rules.compiled import Compiled, Item, Told
 from penstock.rules.match import Matcher
 from penstock.rules.model import RuleSet, grouped
@@ -26,6 +24,7 @@ from penstock.rules.switches import Switches
 from penstock.rules.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
 from penstock.rules.watch import Watcher
 from penstock.rules.weigh import quick_verdict
+from penstock.rules.work import Taken, do_work, do_work_async
 from penstock.stores.base import Store, check_clock
 from penstock.stores.memory import MemoryStore
 
@@ -107,14 +106,17 @@ class Gate:
                 counters, key, cost = items[0]
                 return quick_verdict(told, (counters.hit(key, cost),))
             return quick_verdict(told, self.store.hit_each(items) if items else ())
-        flow = self.begin(descriptors, domain, hits)
+        flow, taken = self.begin(descriptors, domain, hits), Taken()
         try:
             work = next(flow)
             while True:
-                work = flow.send(self._do(work))
+                work = flow.send(do_work(self.store, work, taken))
         except StopIteration as end:
             verdict: Verdict = end.value
             return verdict
+        except BaseException:
+            taken.give_back()
+            raise
 
     def _quick(
         self, descriptors: Sequence[Asked], domain: str | None
@@ -137,15 +139,6 @@ class Gate:
         state = None if self.switches.calm else self.switches.state()
         check = Check(compiled, self.store, state, self._clock.now())
         return check.flow(asked, name, check_hits(hits))
-
-    def _do(self, work: Work) -> Done:
-        group: Sequence[Decision] = ()
-        if len(work.group) == 1:
-            counters, key, cost = work.group[0]
-            group = (counters.hit(key, cost),)
-        elif work.group:
-            group = self.store.hit_each(work.group)
-        return group, [getattr(counters, verb)(*args) for verb, counters, args in work.singles]
 
     # Reloading -----------------------------------------------------------------------------
 
@@ -219,35 +212,35 @@ class AsyncGate(Gate):
     async def check(  # type: ignore[override]  # the same, awaited
         self, *descriptors: Asked, domain: str | None = None, hits: int = 1
     ) -> Verdict:
-        """May the request go ahead? See `Gate.check`."""
-        waits = self.store.waits
+        """May the request go ahead? See `Gate.check`. Who is cancelled has taken nothing."""
+        if not self.store.waits:
+            return Gate.check(self, *descriptors, domain=domain, hits=hits)
+        taken = Taken()
+        try:
+            return await self.check_into(taken, descriptors, domain, hits)
+        except BaseException:
+            taken.give_back_async()
+            raise
+
+    async def check_into(
+        self, taken: Taken, descriptors: Sequence[Asked], domain: str | None, hits: int
+    ) -> Verdict:
+        """`check` for who makes several: what it takes is noted in ``taken``.
+
+        If it is cancelled or fails, the caller gives that back.
+        """
         quick = self._quick(descriptors, domain) if hits == 1 else None
         if quick is not None:
             items, told = quick
-            work = Work(items, [])
-            return quick_verdict(told, (await self._do_async(work) if waits else self._do(work))[0])
+            return quick_verdict(told, (await do_work_async(self.store, Work(items, []), taken))[0])
         flow = self.begin(descriptors, domain, hits)
-        do = self._do_async if waits else None
         try:
             work = next(flow)
             while True:
-                work = flow.send(self._do(work) if do is None else await do(work))
+                work = flow.send(await do_work_async(self.store, work, taken))
         except StopIteration as end:
             verdict: Verdict = end.value
             return verdict
-
-    async def _do_async(self, work: Work) -> Done:
-        """Everything at once: what is asked in one turn of the loop leaves together."""
-        singles = [counters.submit(verb, *args) for verb, counters, args in work.singles]
-        if len(work.group) == 1:
-            counters, key, cost = work.group[0]
-            singles.append(counters.submit("hit", key, cost))
-        if len(work.group) <= 1:
-            answers = await asyncio.gather(*singles)
-            split = len(work.singles)
-            return answers[split:], answers[:split]
-        group, *answers = await asyncio.gather(self.store.hit_each_async(work.group), *singles)
-        return group, answers
 
 
 def read_rules(rules: str | Mapping[str, Any]) -> RuleSet:

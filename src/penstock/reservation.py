@@ -48,7 +48,6 @@ class _Bill:
             raise LimitExceeded(self.key, self.decision)
         if self._settled:
             raise PenstockError("this reservation was settled already")
-        self._settled = True
         if actual > self.cost:
             return Ask(self._counters, "charge", (self.key, actual - self.cost))
         if actual < self.cost:
@@ -56,10 +55,13 @@ class _Bill:
             return Ask(self._counters, "refund", back)
         return None
 
+    def _settling(self, due: Ask | None) -> Ask | None:
+        """From here on it happens: also if whoever waits for it is interrupted or cancelled."""
+        self._settled = True
+        return due
+
     def _due_on_exit(self, error: BaseException | None) -> Ask | None:
         """An exception gives everything back; otherwise what was reserved stays taken."""
-        if self._settled or not self.decision:
-            return None
         return self._due(self.cost if error is None else 0)
 
 
@@ -76,8 +78,18 @@ class Reservation(_Bill):
         self._decision = ask(self._asked())
 
     def settle(self, actual: int) -> None:
-        """Give back what was reserved and not used, or charge what was used beyond it."""
-        ask(self._due(actual))
+        """Give back what was reserved and not used, or charge what was used beyond it.
+
+        If the store fails, it may be tried again.
+        """
+        self._settle(self._due(actual))
+
+    def _settle(self, due: Ask | None) -> None:
+        try:
+            ask(self._settling(due))
+        except Exception:
+            self._settled = False
+            raise
 
     def cancel(self) -> None:
         """Give everything back."""
@@ -94,7 +106,8 @@ class Reservation(_Bill):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        ask(self._due_on_exit(error))
+        if not self._settled and self.decision:
+            self._settle(self._due_on_exit(error))
 
 
 class AsyncReservation(_Bill):
@@ -109,8 +122,19 @@ class AsyncReservation(_Bill):
         return self
 
     async def settle(self, actual: int) -> None:
-        """Give back what was reserved and not used, or charge what was used beyond it."""
-        await ask_async(self._due(actual))
+        """Give back what was reserved and not used, or charge what was used beyond it.
+
+        It happens even if the task is cancelled while it waits for the store. If the store
+        fails, it may be tried again.
+        """
+        await self._settle(self._due(actual))
+
+    async def _settle(self, due: Ask | None) -> None:
+        try:
+            await ask_async(self._settling(due))
+        except Exception:
+            self._settled = False
+            raise
 
     async def cancel(self) -> None:
         """Give everything back."""
@@ -128,4 +152,5 @@ class AsyncReservation(_Bill):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await ask_async(self._due_on_exit(error))
+        if not self._settled and self.decision:
+            await self._settle(self._due_on_exit(error))

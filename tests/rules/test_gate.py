@@ -22,8 +22,11 @@ from penstock import (
     Limit,
     MemoryStore,
     RulesError,
+    StoreError,
 )
+from penstock.decision import Decision
 from penstock.events import Event, RulesLoaded, RulesRejected
+from penstock.stores.base import Counters
 from penstock.testing import FakeClock
 
 DAY = 86_400
@@ -442,3 +445,32 @@ def test_a_factor_beyond_use_is_refused(factor: Any) -> None:
         gate.switches.override("user", "42", factor=factor)
     gate.switches.override("user", "42", factor=1e9)
     assert gate.check({"user": "42"})
+
+
+def test_a_check_that_fails_has_taken_nothing() -> None:
+    """A rule in shadow is asked beside the others: if that fails, they have not counted."""
+
+    class Failing(MemoryStore):
+        def make_counters(self, limit: Limit) -> Any:
+            made = super().make_counters(limit)
+            if limit.amount != 7:
+                return made
+            return NeverThere(limit, None)
+
+    class NeverThere(Counters):
+        def hit(self, key: str, cost: int) -> Decision:
+            raise StoreError("no answer")
+
+    rules = """
+        domain: api
+        descriptors:
+          - {key: user, limits: [5/hour, 50/day]}
+          - {key: path, limits: 7/hour, shadow_mode: true}
+    """
+    gate = Gate.from_rules(rules, Failing())
+    for _ in range(9):
+        with pytest.raises(StoreError):
+            gate.check({"user": "a"}, {"path": "/"})
+    decision = gate.check({"user": "a"}).decision
+    assert decision is not None
+    assert decision.remaining == 4

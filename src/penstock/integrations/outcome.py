@@ -102,11 +102,15 @@ class FromLimits(Outcome):
 
 
 async def _give_back(refunds: Sequence[tuple[Counters, int]], key: str, cost: int) -> None:
-    try:
-        for counters, mark in refunds:
-            await counters.submit("refund", key, cost, mark)
-    except StoreError as error:
-        _kept(error)
+    # All are asked before the first is awaited: who is cancelled then has given back all.
+    asked = []
+    for counters, mark in refunds:
+        try:
+            asked.append(counters.submit("refund", key, cost, mark))
+        except StoreError as error:
+            _kept(error)
+    for back in asked:
+        await _await_back(back)
 
 
 async def _await_back(back: Awaitable[Any]) -> None:

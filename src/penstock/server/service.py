@@ -10,8 +10,10 @@ nothing, whereas there its other descriptors are counted all the same.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from itertools import zip_longest
+from typing import Any, Protocol
 
 from penstock.clock import MONOTONIC, WALL, Clock
 from penstock.decision import Decision
@@ -21,6 +23,7 @@ from penstock.rules.check import only_domain
 from penstock.rules.compiled import Compiled, Item, Told
 from penstock.rules.verdict import Descriptor, Verdict
 from penstock.rules.weigh import quick_verdict
+from penstock.rules.work import Taken
 from penstock.server.grpc_status import INVALID_ARGUMENT, UNAVAILABLE, GrpcError
 from penstock.server.rls import Request
 from penstock.server.rls_answer import write_response
@@ -29,6 +32,8 @@ from penstock.server.rls_quick import Plan, Planner, check
 from penstock.server.rls_words import OK, OVER_LIMIT
 
 Reply = bytes | Awaitable[bytes]
+# A domain, descriptors, and hits.
+Question = tuple[str | None, Sequence[Descriptor], int]
 
 
 class Observer(Protocol):
@@ -182,14 +187,18 @@ class Service:
             return self._finished(end.value, start)
 
     async def _drive_later(self, flow: Flow, start: int) -> Response:
+        taken = Taken()
         try:
             asking = next(flow)
             while True:
-                asking = flow.send(await self.gate.check(*asking[0], domain=asking[1]))
+                asking = flow.send(await self.gate.check_into(taken, *asking, 1))
         except StopIteration as end:
             return self._finished(end.value, start)
-        except PenstockError as error:
-            raise as_status(error) from None
+        except BaseException as error:
+            taken.give_back_async()
+            if isinstance(error, PenstockError):
+                raise as_status(error) from None
+            raise
 
     def _finished(self, response: Response, start: int) -> Response:
         if self._observer is not None:
@@ -207,9 +216,9 @@ class Service:
         self, domain: str | None, descriptors: Sequence[Descriptor], hits: int = 1
     ) -> Verdict | Awaitable[Verdict]:
         """What `Gate.check` says; an awaitable with a store that waits."""
-        start = 0 if self._observer is None else self._timer.now()
         if self._waits:
-            return self._check_later(domain, descriptors, hits, start)
+            return self._check_later(domain, descriptors, hits)
+        start = 0 if self._observer is None else self._timer.now()
         verdict = Gate.check(self.gate, *descriptors, domain=domain, hits=hits)
         if self._observer is not None:
             self._tell(only_domain(self.gate.compiled, domain), verdict, start)
@@ -244,10 +253,56 @@ class Service:
         tell(one.domain, one.rule, one.pairs, decision, (self._timer.now() - start) / 1e9)
         return decision
 
+    def check_each(
+        self, questions: Sequence[Question]
+    ) -> list[Verdict | PenstockError] | Awaitable[list[Verdict | PenstockError]]:
+        """`check` of several, each by itself: one that fails is an error among the verdicts."""
+        if self._waits:
+            return self._check_each_later(questions)
+        found: list[Verdict | PenstockError] = []
+        for question in questions:
+            try:
+                verdict = self.check(*question)
+            except PenstockError as error:
+                found.append(error)
+            else:
+                assert isinstance(verdict, Verdict)
+                found.append(verdict)
+        return found
+
+    async def _check_each_later(
+        self, questions: Sequence[Question]
+    ) -> list[Verdict | PenstockError]:
+        """Together. Who leaves before all are answered has taken nothing."""
+        taken = [Taken() for _ in questions]
+        checks = [self._check_later(*each, own) for each, own in zip(questions, taken, strict=True)]
+        found: list[Any] = []
+        try:
+            found = await asyncio.gather(*checks, return_exceptions=True)
+            for each in found:
+                if isinstance(each, BaseException) and not isinstance(each, PenstockError):
+                    raise each
+        except BaseException:
+            found = []
+            raise
+        finally:
+            for own, answer in zip_longest(taken, found):
+                if not isinstance(answer, Verdict):
+                    own.give_back_async()
+        return found
+
     async def _check_later(
-        self, domain: str | None, descriptors: Sequence[Descriptor], hits: int, start: int
+        self,
+        domain: str | None,
+        descriptors: Sequence[Descriptor],
+        hits: int,
+        taken: Taken | None = None,
     ) -> Verdict:
-        verdict = await self.gate.check(*descriptors, domain=domain, hits=hits)
+        start = 0 if self._observer is None else self._timer.now()
+        if taken is None:
+            verdict = await self.gate.check(*descriptors, domain=domain, hits=hits)
+        else:
+            verdict = await self.gate.check_into(taken, descriptors, domain, hits)
         if self._observer is not None:
             self._tell(only_domain(self.gate.compiled, domain), verdict, start)
         return verdict

@@ -78,7 +78,11 @@ class Counters:
         return [self.hit(key, cost) for key in names]
 
     def submit(self, verb: str, *args: Any) -> Awaitable[Any]:
-        """Any of the above from a coroutine. A store that has to wait overrides it."""
+        """Any of the above from a coroutine. A store that has to wait overrides it.
+
+        Who is cancelled while awaiting a hit or an attempt has taken nothing in the end. What
+        charges, gives back or resets happens in any case.
+        """
         return _as_awaitable(getattr(self, verb)(*args))
 
 

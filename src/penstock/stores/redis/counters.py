@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock import keys
@@ -12,7 +13,7 @@ from penstock.decision import Decision
 from penstock.limit import Limit
 from penstock.stores.base import ENDLESS, Counters, check_cost, check_key
 from penstock.stores.redis.script import Policy, policy
-from penstock.stores.redis.ticket import Seat, TaskTicket, ThreadTicket
+from penstock.stores.redis.ticket import Pending, Seat, TaskTicket, ThreadTicket
 from penstock.stores.redis.wire import ATTEMPT, CHARGE, HIT, PEEK, REFUND, RESET, TAKES
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class RedisCounters(Counters):
     def _ask(self, verb: str, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> Any:
         seat: Seat = Seat()
         ticket = ThreadTicket(seat, self, check_key(key), verb, check_cost(cost), mark, kept)
-        return self._store.ask([ticket], seat)[0]
+        return self._store.ask_for_all([ticket], seat)[0]
 
     # For coroutines -----------------------------------------------------------------
 
@@ -107,20 +108,23 @@ class RedisCounters(Counters):
         if verb == "hit_many":
             return self._hit_many(*args)
         ticket = self._ticket(verb, *args)
-        if ticket is None:
-            return _nothing()
-        self._store.put(ticket)
-        return self._store.hit(ticket) if verb in TAKES else ticket.future
+        if verb in TAKES:
+            return Pending(partial(self._store.hit, ticket), partial(self._store.drop, [ticket]))
+        # A look may be given up. What charges or gives back happens, whoever waits for it.
+        return ticket.future if verb == PEEK else asyncio.shield(ticket.future)
 
     def _ticket(
         self, verb: str, key: str, cost: int = 1, mark: int = NO_MARK, kept: int = 0
-    ) -> TaskTicket | None:
+    ) -> TaskTicket:
+        """Sent already, or done here."""
         cost, key = check_cost(cost), check_key(key)
+        ticket = TaskTicket(asyncio.get_running_loop(), self, key, _VERBS[verb], cost, mark, kept)
         if mark < NO_MARK:
             self._store.fallback.refund_here(self, key, cost, mark, kept)
-            return None
-        loop = asyncio.get_running_loop()
-        return TaskTicket(loop, self, key, _VERBS[verb], cost, mark, kept)
+            ticket.settle(None)
+        else:
+            self._store.put(ticket)
+        return ticket
 
     async def _hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
         cost, loop = check_cost(cost), asyncio.get_running_loop()
@@ -135,7 +139,3 @@ _VERBS = {
     "hit": HIT, "peek": PEEK, "attempt": ATTEMPT,
     "charge": CHARGE, "refund": REFUND, "reset": RESET,
 }  # fmt: skip
-
-
-async def _nothing() -> None:
-    """Done already."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -32,7 +33,7 @@ from penstock.stores.redis.groups import (
 )
 from penstock.stores.redis.server_clock import ServerClock
 from penstock.stores.redis.settings import Script, Settings
-from penstock.stores.redis.ticket import LooseTicket, Seat, TaskTicket, ThreadTicket
+from penstock.stores.redis.ticket import LooseTicket, Pending, Seat, TaskTicket, ThreadTicket
 
 logger = logging.getLogger("penstock.redis")
 
@@ -126,7 +127,7 @@ class RedisStore(Store):
         return [ticket.result() for ticket in tickets]
 
     def ask_for_all(self, tickets: Sequence[ThreadTicket], seat: Seat) -> list[Any]:
-        """The same, but if one of them is an error, the others have taken nothing."""
+        """The same, but if the thread is interrupted or one is an error, nothing was taken."""
         try:
             return self.ask(tickets, seat)
         except BaseException:
@@ -137,15 +138,11 @@ class RedisStore(Store):
             raise
 
     async def hit(self, ticket: TaskTicket) -> Any:
-        """The answer to a hit. Who is cancelled while waiting for it has taken nothing.
-
-        A hit that is under way is given back when its answer comes, by the node; one whose
-        answer is here already, by this.
-        """
+        """The answer to a hit. Who is cancelled while waiting for it has taken nothing."""
         try:
             return await ticket.future
         except asyncio.CancelledError:
-            self._give_back([ticket])
+            self.drop([ticket])
             raise
 
     async def hits(self, tickets: Sequence[TaskTicket]) -> list[Any]:
@@ -155,13 +152,18 @@ class RedisStore(Store):
                 return [await tickets[0].future]
             return await asyncio.gather(*(ticket.future for ticket in tickets))
         except BaseException:
-            for ticket in tickets:
-                ticket.future.cancel()
-            self._give_back(tickets)
+            self.drop(tickets)
             raise
 
-    def _give_back(self, tickets: Sequence[TaskTicket]) -> None:
+    def drop(self, tickets: Sequence[TaskTicket]) -> None:
+        """Nobody wants the answers any more: nothing is to be taken.
+
+        A hit that is under way is given back when its answer comes, by the node; one whose
+        answer is here already, by this.
+        """
         loop = tickets[0].future.get_loop()
+        for ticket in tickets:
+            ticket.future.cancel()
         self._refund(loop, [r for ticket in tickets for r in taken_by(ticket, ticket.outcome)])
 
     def _refund(self, loop: asyncio.AbstractEventLoop, back: list[Refund]) -> None:
@@ -179,12 +181,10 @@ class RedisStore(Store):
         seat: Seat = Seat()
         groups = groups_of(wanted, self._in_slots, attempt)
         tickets = [ThreadTicket(seat, *first, members=rest) for first, rest, _ in groups]
-        try:
-            found = self.ask(tickets, seat)
-        finally:
-            spare = self._in_redis(refunds(tickets, [ticket.outcome for ticket in tickets]))
-            if spare:
-                self.ask([ThreadTicket(seat, *refund) for refund in spare], seat)
+        found = self.ask_for_all(tickets, seat)
+        spare = self._in_redis(refunds(tickets, found))
+        if spare:
+            self.ask([ThreadTicket(seat, *refund) for refund in spare], seat)
         return in_order(groups, found)
 
     def hit_each_async(
@@ -196,7 +196,7 @@ class RedisStore(Store):
         tickets = [TaskTicket(loop, *first, members=rest) for first, rest, _ in groups]
         for ticket in tickets:
             self.put(ticket)
-        return self._hit_each(loop, groups, tickets)
+        return Pending(partial(self._hit_each, loop, groups, tickets), partial(self.drop, tickets))
 
     async def _hit_each(
         self, loop: asyncio.AbstractEventLoop, groups: list[Group], tickets: list[TaskTicket]

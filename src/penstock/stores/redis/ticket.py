@@ -7,13 +7,13 @@ having left. What comes later finds it settled and does nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from penstock.algorithms.words import NO_MARK
 from penstock.stores.redis.script import Policy
-from penstock.stores.redis.wire import HIT, LATE, REFRESH, Answer, Request
+from penstock.stores.redis.wire import HIT, LATE, REFRESH, TAKES, Answer, Request
 
 if TYPE_CHECKING:
     from penstock.stores.redis.counters import RedisCounters
@@ -164,15 +164,35 @@ class TaskTicket(Ticket):
             self.future.set_exception(error)
 
 
+class Pending(Awaitable[Any]):
+    """Tickets on their way, of which only who awaits the answer may take anything."""
+
+    __slots__ = ("_drop", "_wait")
+
+    def __init__(
+        self, wait: Callable[[], Coroutine[Any, Any, Any]], drop: Callable[[], None]
+    ) -> None:
+        self._wait = wait
+        self._drop = drop
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._wait().__await__()
+
+    def cancel(self) -> None:
+        """Nobody will await it."""
+        self._drop()
+
+
 class ThreadTicket(Ticket):
     """For a thread, which sits and waits for a word: see turns.py."""
 
-    __slots__ = ("_answer", "_claims", "_error", "driver", "seat", "told")
+    __slots__ = ("_abandoned", "_answer", "_claims", "_error", "driver", "seat", "told")
 
     def __init__(self, seat: Seat, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.seat = seat
         self.driver: Callable[[], None] | None = None  # what stops the thread that drives
+        self._abandoned = False
         self._answer: Any = None
         self._error: Exception | None = None
         self._claims = [None]  # whoever pops it settles the ticket: atomic under any threads
@@ -181,6 +201,15 @@ class ThreadTicket(Ticket):
     @property
     def settled(self) -> bool:
         return not self._claims
+
+    @property
+    def abandoned(self) -> bool:
+        return self._abandoned
+
+    def abandon(self) -> None:
+        """The thread was interrupted. What would take takes nothing; all else still happens."""
+        if self.verb in TAKES and self.claim():
+            self._abandoned = True
 
     @property
     def outcome(self) -> Any:

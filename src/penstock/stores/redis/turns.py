@@ -57,10 +57,19 @@ class Turns:
                 self._settings.degrade(ticket, refusal)
             return
         self._inbox.extend(tickets)
-        if _may_drive() and self._turn.acquire(blocking=False):
-            self._drive(tickets)
-        else:
-            self._sit(tickets, seat)
+        try:
+            if _may_drive() and self._turn.acquire(blocking=False):
+                self._drive(tickets)
+            else:
+                self._sit(tickets, seat)
+        except BaseException:
+            # Interrupted. What is under way is finished by somebody else, if need be by a helper.
+            for ticket in tickets:
+                ticket.abandon()
+            self._stay_until = time.monotonic() + STAY
+            self._hire()
+            self._call()
+            raise
 
     def _drive(self, tickets: Sequence[ThreadTicket]) -> None:
         """With the turn taken: run the loop until these are settled, and hand it on."""

@@ -107,16 +107,11 @@ class CheckApi:
             raise BadCheck(f"checks is a list of 1 to {MOST_CHECKS} questions")
         # All are read before the first is asked: a wrong one counts nothing.
         questions = [question(each, f"checks[{at}]: ") for at, each in enumerate(checks)]
-        found = [self._service.check(*each) for each in questions]
-        if all(isinstance(each, Verdict) for each in found):
-            return _results([written(each) for each in found])  # type: ignore[arg-type]  # all are
-        return self._many_later(found)
+        found = self._service.check_each(questions)
+        return _results(found) if isinstance(found, list) else self._many_later(found)
 
-    async def _many_later(self, found: list[Verdict | Awaitable[Verdict]]) -> HttpAnswer:
-        results = []
-        for each in found:
-            results.append(written(each if isinstance(each, Verdict) else await each))
-        return _results(results)
+    async def _many_later(self, waiting: Awaitable[list[Verdict | PenstockError]]) -> HttpAnswer:
+        return _results(await waiting)
 
 
 class Known:
@@ -151,8 +146,14 @@ class Known:
         return HttpAnswer(429, body.encode(), headers)
 
 
-def _results(written_ones: list[str]) -> HttpAnswer:
-    return HttpAnswer(200, f'{{"results":[{",".join(written_ones)}]}}'.encode())
+def _results(found: list[Verdict | PenstockError]) -> HttpAnswer:
+    results = [written(each) if isinstance(each, Verdict) else _failed(each) for each in found]
+    return HttpAnswer(200, f'{{"results":[{",".join(results)}]}}'.encode())
+
+
+def _failed(error: PenstockError) -> str:
+    """One of several that could not be decided. Who looks only at ``allowed`` does not pass."""
+    return f'{{"allowed":false,"retry_after":null,"statuses":[],"error":{_text(str(error))}}}'
 
 
 def question(asked: Any, where: str) -> tuple[str | None, list[Descriptor], int]:

@@ -1,0 +1,135 @@
+"""Does the work of a check in a store, and knows what it took.
+
+A check whose caller is interrupted, cancelled or told of an error has taken nothing in the
+end: what it took is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+from penstock.decision import Decision
+from penstock.errors import StoreError
+from penstock.rules.check import Done, Item, Single, Work
+from penstock.stores.base import Counters, Store
+
+# Counters, key, cost, and the mark of the decision.
+Take = tuple[Counters, str, int, int]
+
+
+class Taken:
+    """What was taken and has not been given back."""
+
+    __slots__ = ("_takes",)
+
+    def __init__(self) -> None:
+        self._takes: list[Take] = []
+
+    def group(self, items: Sequence[Item], decisions: Sequence[Decision]) -> None:
+        """Note what was decided as a whole."""
+        if all(decisions):
+            for (counters, key, cost), decision in zip(items, decisions, strict=True):
+                self._takes.append((counters, key, cost, decision._mark))
+
+    def asking(self, single: Single) -> None:
+        """A refund of all that a decision took will happen from now on."""
+        verb, counters, args = single
+        if verb == "refund" and (counters, *args[:3]) in self._takes:
+            self._takes.remove((counters, *args[:3]))
+
+    def answered(self, single: Single, answer: Any) -> None:
+        verb, counters, args = single
+        if verb in ("hit", "attempt") and answer:
+            self._takes.append((counters, args[0], args[1], answer._mark))
+
+    def give_back(self) -> None:
+        """All of it, now."""
+        for counters, key, cost, mark in self._all():
+            with suppress(StoreError):  # it must not hide why this is done
+                counters.refund(key, cost, mark)
+
+    def give_back_async(self) -> None:
+        """The same from a coroutine that will not wait for it."""
+        for counters, key, cost, mark in self._all():
+            with suppress(StoreError):
+                _let_finish(counters.submit("refund", key, cost, mark))
+
+    def _all(self) -> list[Take]:
+        takes, self._takes = self._takes, []
+        return takes
+
+
+def do_work(store: Store, work: Work, taken: Taken) -> Done:
+    """For threads."""
+    group: Sequence[Decision] = ()
+    if len(work.group) == 1:
+        counters, key, cost = work.group[0]
+        group = (counters.hit(key, cost),)
+    elif work.group:
+        group = store.hit_each(work.group)
+    taken.group(work.group, group)
+    answers: list[Any] = []
+    for single in work.singles:
+        verb, counters, args = single
+        taken.asking(single)
+        answers.append(getattr(counters, verb)(*args))
+        taken.answered(single, answers[-1])
+    return group, answers
+
+
+async def do_work_async(store: Store, work: Work, taken: Taken) -> Done:
+    """For coroutines. All is asked before the first answer is awaited, and leaves together."""
+    asked: list[Awaitable[Any]] = []
+    awaited = 0
+    group: Sequence[Decision] = ()
+    answers: list[Any] = []
+    try:
+        if len(work.group) == 1:
+            counters, key, cost = work.group[0]
+            asked.append(counters.submit("hit", key, cost))
+        elif work.group:
+            asked.append(store.hit_each_async(work.group))
+        for single in work.singles:
+            verb, counters, args = single
+            asked.append(counters.submit(verb, *args))
+            taken.asking(single)
+        if work.group:
+            awaited = 1
+            found = await asked[0]
+            group = (found,) if len(work.group) == 1 else found
+            taken.group(work.group, group)
+        for single in work.singles:
+            awaited += 1
+            answers.append(await asked[awaited - 1])
+            taken.answered(single, answers[-1])
+    except BaseException:
+        for waiting in asked[awaited:]:
+            _drop(waiting)
+        raise
+    return group, answers
+
+
+def _drop(waiting: Awaitable[Any]) -> None:
+    """Give up what was asked of a store and will not be awaited."""
+    if isinstance(waiting, Coroutine):
+        waiting.close()  # it has not begun
+    else:
+        waiting.cancel()  # type: ignore[attr-defined]  # a future, or a store's own kind
+
+
+_unattended: set[asyncio.Future[Any]] = set()
+
+
+def _let_finish(waiting: Awaitable[Any]) -> None:
+    future = asyncio.ensure_future(waiting)
+    _unattended.add(future)  # the loop itself keeps no task alive
+    future.add_done_callback(_finished)
+
+
+def _finished(future: asyncio.Future[Any]) -> None:
+    _unattended.discard(future)
+    if not future.cancelled():
+        future.exception()  # a store that fails keeps it: there is nobody to tell

@@ -1,0 +1,189 @@
+"""Checks, settlements and refunds whose task is cancelled: nothing is taken, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("redis")
+pytest.importorskip("yaml")
+
+from penstock import AsyncGate, AsyncLimiter
+from penstock.rules.verdict import Descriptor
+from penstock.server.service import Service
+from penstock.server.wires.http.check import CheckApi
+from penstock.server.wires.http.messages import HttpRequest
+from penstock.stores.redis import RedisStore
+
+# Windows count in whole units: of a bucket, some comes back meanwhile.
+RULES = """
+domain: api
+descriptors:
+  - key: single
+    limits: 100000/day fixed_window align first_hit
+  - key: several
+    limits: [100000/day fixed_window align first_hit, 90000/hour fixed_window align first_hit]
+  - key: shadow
+    limits: 100000/day sliding_window
+    shadow_mode: true
+  - key: quota
+    limits: 90000/day fixed_window align first_hit
+    quota_mode: true
+  - key: spent
+    limits: 1/day
+    quota_mode: true
+"""
+SHAPES: dict[str, tuple[dict[str, str], ...]] = {
+    "single": ({"single": "k"},),
+    "several": ({"several": "k"},),
+    "together": ({"single": "k"}, {"several": "k"}, {"shadow": "k"}),
+    "quota": ({"single": "k"}, {"quota": "k"}, {"shadow": "k"}),
+}
+
+
+@pytest.fixture
+async def store(redis_url: str, prefix: str) -> AsyncIterator[RedisStore]:
+    async with RedisStore(redis_url, prefix=prefix, deadline="5s") as made:
+        yield made
+
+
+async def hurried(calls: int, call: Callable[[int], Awaitable[Any]]) -> list[Any]:
+    """Half of them are cancelled, after none, one or some turns of the loop, or some time."""
+    chance, answers = random.Random(7), []
+
+    async def one(number: int) -> None:
+        answers.append((number, await call(number)))
+
+    for start in range(0, calls, 20):
+        tasks = [asyncio.create_task(one(n)) for n in range(start, start + 20)]
+        for task in tasks[::2]:
+            if chance.random() < 0.5:
+                for _ in range(chance.randint(0, 4)):
+                    await asyncio.sleep(0)
+            else:
+                await asyncio.sleep(chance.random() * 0.0006)
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert 0 < len(answers) < calls, "some must have been cancelled"
+    return answers
+
+
+async def used(gate: AsyncGate, *keys: str) -> dict[str, int]:
+    """What is taken, by limit, when all refunds are through: they are sent before this look."""
+    await asyncio.sleep(0.02)
+    verdict = await gate.check(*[Descriptor.of({key: "k"}, None, 0) for key in keys])
+    return {
+        key: status.decision.limit.burst - status.decision.remaining
+        for key, status in zip(keys, verdict.statuses, strict=True)
+        if status.decision is not None
+    }
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_cancelled_check_takes_nothing(store: RedisStore, shape: str) -> None:
+    gate, asked = AsyncGate.from_rules(RULES, store), SHAPES[shape]
+    answers = await hurried(600, lambda _: gate.check(*asked))
+    assert all(verdict for _, verdict in answers)
+    keys = [key for descriptor in asked for key in descriptor]
+    assert await used(gate, *keys) == dict.fromkeys(keys, len(answers))
+
+
+async def test_a_check_that_is_cancelled_while_it_gives_back_keeps_nothing(
+    store: RedisStore,
+) -> None:
+    """A spent quota refuses; what was taken beside it goes back, whoever waits for that."""
+    gate = AsyncGate.from_rules(RULES, store)
+    await gate.check({"spent": "k"})
+    asked = ({"single": "k"}, {"several": "k"}, {"spent": "k"})
+    answers = await hurried(300, lambda _: gate.check(*asked))
+    assert not any(verdict for _, verdict in answers)
+    assert await used(gate, "single", "several") == {"single": 0, "several": 0}
+
+
+async def test_a_cancelled_batch_takes_nothing(store: RedisStore) -> None:
+    gate = AsyncGate.from_rules(RULES, store)
+    api, asked = CheckApi(Service(gate)), HttpRequest("127.0.0.1")
+    asked.body = b'{"checks": [' + b",".join([b'{"descriptors": [{"single": "k"}]}'] * 5) + b"]}"
+
+    async def batch(_: int) -> Any:
+        answer = api(asked)
+        assert not isinstance(answer, bytes)
+        return await answer  # type: ignore[misc]
+
+    answers = await hurried(200, batch)
+    assert await used(gate, "single") == {"single": 5 * len(answers)}
+
+
+@pytest.mark.parametrize("keys", [["single"], ["single", "several"], ["single", "shadow"]])
+async def test_a_call_of_envoy_that_is_cancelled_takes_nothing(
+    store: RedisStore, keys: list[str]
+) -> None:
+    """The short way, a group, and the general way."""
+    messages = pytest.importorskip("server.rls_messages")
+    gate = AsyncGate.from_rules(RULES, store)
+    service = Service(gate)
+    entries = [{"entries": [{"key": key, "value": "k"}]} for key in keys]
+    message = messages.encode({"domain": "api", "descriptors": entries})
+
+    async def call(_: int) -> Any:
+        return await service.rate_limit(message)  # type: ignore[misc]
+
+    answers = await hurried(300, call)
+    assert await used(gate, *keys) == dict.fromkeys(keys, len(answers))
+
+
+async def test_a_cancelled_settlement_happens_or_says_that_it_did_not(store: RedisStore) -> None:
+    limiter = AsyncLimiter("1000000/year", store)
+    held = [await limiter.reserve("k", cost=10) for _ in range(400)]
+
+    async def settle(number: int) -> None:
+        await held[number].settle(3 if number % 3 else 15)
+
+    await hurried(400, settle)
+    await asyncio.sleep(0.02)
+    settled = [reservation.settled for reservation in held]
+    expected = sum((3 if n % 3 else 15) if done else 10 for n, done in enumerate(settled))
+    assert 1_000_000 - (await limiter.peek("k")).remaining == expected
+    for reservation in held:
+        if not reservation.settled:
+            await reservation.settle(0)
+
+
+async def test_a_block_that_is_cancelled_twice_gives_back(store: RedisStore) -> None:
+    limiter = AsyncLimiter("1000000/year", store)
+
+    async def block() -> None:
+        async with limiter.reserve("k", cost=10):
+            await asyncio.sleep(60)
+
+    for turns in range(40):
+        task = asyncio.create_task(block())
+        while not (await limiter.peek("k")).remaining < 1_000_000:
+            pass
+        task.cancel()
+        for _ in range(turns % 5):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0.01)
+        assert (await limiter.peek("k")).remaining == 1_000_000
+
+
+async def test_cancelled_refunds_happen(store: RedisStore) -> None:
+    limiter = AsyncLimiter("1000000/year", store)
+    await limiter.hit("k", cost=1_000)
+    begun = 0
+
+    async def refund(number: int) -> None:
+        nonlocal begun
+        begun += 1
+        await limiter.refund("k")
+
+    await hurried(400, refund)
+    await asyncio.sleep(0.02)
+    assert (await limiter.peek("k")).remaining == 999_000 + begun
