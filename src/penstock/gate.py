@@ -16,8 +16,9 @@ from typing import Any
 from penstock.clock import WALL, Clock
 from penstock.errors import RulesError
 from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
-from penstock.rules.check import Check, Flow, Work, only_domain
+from penstock.rules.check import Check, Flow, only_domain
 from penstock.rules.compiled import Compiled, Item, Told
+from penstock.rules.decide import Work
 from penstock.rules.match import Matcher
 from penstock.rules.model import RuleSet, grouped
 from penstock.rules.switches import Switches
@@ -232,7 +233,9 @@ class AsyncGate(Gate):
         quick = self._quick(descriptors, domain) if hits == 1 else None
         if quick is not None:
             items, told = quick
-            return quick_verdict(told, (await do_work_async(self.store, Work(items, []), taken))[0])
+            work = Work([items] if items else [])
+            done, _ = await do_work_async(self.store, work, taken)
+            return quick_verdict(told, done[0] if done else ())
         flow = self.begin(descriptors, domain, hits)
         try:
             work = next(flow)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from server.rls_case import Case, Message, make_gate, run
 from server.rls_counting import COUNTING, UNITS
+from server.rls_debits import DEBITS
 from server.rls_matching import MATCHING
 from server.rls_special import ERRORS, HEADERS, OVERRIDES, OWN_LIMITS, SEVERAL
 
 __all__ = ["CASES", "Case", "Message", "make_gate", "run"]
 
 CASES = [
-    *UNITS, *COUNTING, *MATCHING, *SEVERAL, *OVERRIDES, *ERRORS, *OWN_LIMITS, *HEADERS,
+    *UNITS, *COUNTING, *MATCHING, *SEVERAL, *OVERRIDES, *ERRORS, *OWN_LIMITS, *HEADERS, *DEBITS,
 ]  # fmt: skip
 assert len({case.name for case in CASES}) == len(CASES)

@@ -55,12 +55,13 @@ COUNTING = [
         ),
     ),
     Case(
-        "a refusal does not count",
+        "a refusal of one hit does not count",
         USER,
         steps(
-            *(ask("user=1", hits=2), answer(ok(1))),
-            *(ask("user=1", hits=2), answer(over())),
-            *(ask("user=1"), answer(ok(0))),
+            *(ask("user=1", hits=3), answer(ok(0))),
+            *(ask("user=1"), answer(over())),
+            *(ask(descriptor("user=1", negative=True)), answer(ok(1))),
+            *(ask("user=1", hits=1), answer(ok(0))),
         ),
     ),
     Case(
@@ -73,7 +74,7 @@ COUNTING = [
     Case(
         "the most hits that there are",
         USER,
-        steps(ask("user=1", hits=MOST), answer(over()), ask("user=1"), answer(ok(2))),
+        steps(ask("user=1", hits=MOST), answer(over()), ask("user=1"), answer(over())),
     ),
     Case(
         "hits of a descriptor go before those of the request",
@@ -103,7 +104,8 @@ COUNTING = [
         USER,
         steps(
             *(ask(descriptor("user=1", hits=2**64 - 1)), answer(over())),
-            *(ask("user=1"), answer(ok(2))),
+            *(ask("user=1"), answer(over())),
+            *(51.0, ask("user=1"), answer(ok(2, reset=60))),
         ),
     ),
     Case(
@@ -126,7 +128,8 @@ COUNTING = [
         steps(
             *(ask("user=1"), answer(ok(2))),
             *(ask(descriptor("user=1", hits=100, negative=True)), answer(ok(3))),
-            *(ask("user=1", hits=4), answer(over())),
+            *(ask("user=1", hits=3), answer(ok(0))),
+            *(ask("user=1"), answer(over())),
         ),
     ),
     Case(

@@ -42,6 +42,7 @@ descriptors:
   - {key: a, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: b, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 2}}
   - {key: c, rate_limit: {unit: minute, requests_per_unit: 3}}
+  - {key: shut, rate_limit: {unit: minute, requests_per_unit: 0}}
 """
 
 SEVERAL = [
@@ -52,7 +53,9 @@ SEVERAL = [
         ask("open=1", "user=1"), answer(UNLIMITED, ok(2, name="per-user"))
     )),
     Case("a limit of 0", NAMED, steps(
-        ask("shut=1"), answer({"code": "OVER_LIMIT", "current_limit": {"name": "closed"}})
+        *(ask("shut=1"), answer(over(0, name="closed"))),
+        *(ask("user=1", "shut=1"), answer(ok(3, name="per-user"), over(0, name="closed"))),
+        *(ask("user=1"), answer(ok(2, name="per-user"))),
     )),
     Case("one of several is over", NAMED, steps(
         *(ask("ip=1"), answer(ok(0, 1, name="per-ip"))),
@@ -99,7 +102,8 @@ SEVERAL = [
     )),
     Case("another limit is over beside a quota", QUOTA, steps(
         *(ask("c=1", hits=3), answer(ok(0))),
-        *(ask("a=1", "c=1"), answer(ok(0, 1), over())),
+        *(ask("a=1", "c=1"), answer(ok(1, 1), over())),
+        *(ask("a=1"), answer(ok(0, 1))),
     )),
 ]  # fmt: skip
 
@@ -132,7 +136,9 @@ OVERRIDES = [
         *(ask("user=2"), answer(ok(2))),
     )),
     Case("a look at a limit of 0 in the request", USER, steps(
-        ask(descriptor("user=1", limit=(0, "MINUTE"), hits=0), "user=2"), answer(ok(0, 0), ok(2))
+        *(ask(descriptor("user=1", limit=(0, "MINUTE"), hits=0), "user=2"),
+          answer(over(0), ok(3))),
+        *(ask("user=2"), answer(ok(2))),
     )),
     Case("what is given back to a limit of 0 is no other's", USER, steps(
         *(ask(descriptor("user=1", limit=(1, "MINUTE"))), answer(ok(0, 1))),
@@ -242,6 +248,7 @@ HEADERS = [
         *(ask("c=1", hits=2), answer(ok(1), headers=(3, 1, 51))),
         *(ask("a=1"), answer(ok(0, 1), headers=(1, 0, 51))),
         *(ask("c=1", hits=2), answer(over(), headers=(3, 0, 51))),
+        *(ask("shut=1"), answer(over(0), headers=(0, 0, 51))),
     ), headers=True),
     Case("headers of the longest wait", DEEP, steps(
         *(ask("plan=free", hits=3), answer(ok(0), headers=(3, 0, 51))),

@@ -47,6 +47,22 @@ descriptors:
   - {key: ip, limits: 9/minute lockout 1m}
   - {key: job, limits: 3/minute soft 2 for 30s}
 """,
+    """
+domain: api
+descriptors:
+  - {key: user, rate_limit: {unit: minute, requests_per_unit: 4, name: per-user}}
+  - {key: ip, limits: 5/minute fixed_window, rate_limit: {unit: second, requests_per_unit: 3}}
+  - {key: job, rate_limit: {unit: hour, requests_per_unit: 2, replaces: [{name: per-user}]}}
+  - {key: path, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 3}}
+""",
+    """
+domain: api
+defaults: {algorithm: token_bucket}
+descriptors:
+  - {key: user, rate_limit: {unit: minute, requests_per_unit: 4}}
+  - {key: ip, rate_limit: {unit: second, requests_per_unit: 2}}
+  - {key: job, limits: 3/minute}
+""",
 ]
 PAIRS = st.sampled_from(
     [
@@ -127,9 +143,11 @@ def test_the_short_way_is_taken() -> None:
     single = service._planner.plan(encode(ask("user=a")))
     assert isinstance(single, Plan)
     assert single.single
-    several = service._planner.plan(encode(ask("user=a", "ip=a", "z=z", hits=2)))
+    several = service._planner.plan(encode(ask("job=a", "ip=a", "z=z", hits=2)))
     assert isinstance(several, Plan)
-    assert [cost for _, _, cost in several.items] == [2, 2, 2, 2]
+    assert [cost for _, _, cost in several.items] == [4, 2, 2, 2]
+    one_hit = service._planner.plan(encode(ask("user=a", "ip=a", hits=1)))
+    assert isinstance(one_hit, Plan)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +157,7 @@ def test_the_short_way_is_taken() -> None:
         ask(descriptor("user=a", negative=True)),
         ask(descriptor("user=a", limit=(1, "HOUR"))),
         ask("user=a", "user=a"),
+        ask("user=a", hits=2),
         ask("user=a", domain="other"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("redis")
 pytest.importorskip("yaml")
 
-from penstock import AsyncGate, Gate
+from penstock import AsyncGate, Descriptor, Gate, Limit
 from penstock.stores.redis import RedisStore
 from stores.proxy import Proxy
 
@@ -44,3 +44,38 @@ def test_the_same_for_threads(redis_url: str, prefix: str) -> None:
         gate = Gate.from_rules(RULES, store)
         assert [bool(gate.check(*ASKED)) for _ in range(4)] == [True, True, True, False]
         assert gate.check({"user": "42"}).statuses[0].decision.remaining == 1  # type: ignore[union-attr]
+
+
+TOKENS = """
+domain: api
+descriptors:
+  - {key: user, rate_limit: {unit: year, requests_per_unit: 1000}}
+  - {key: a, quota_mode: true, limits: [9/day, 1/day]}
+  - {key: b, limits: 5/day}
+"""
+
+
+async def test_debits_are_booked_in_redis(redis_url: str, prefix: str) -> None:
+    async with RedisStore(redis_url, prefix=prefix, deadline="5s") as store:
+        gate = AsyncGate.from_rules(TOKENS, store)
+        look = Descriptor.of({"user": "1"}, hits=0)
+        through = 0
+        for _ in range(10):
+            if await gate.check(look):
+                through += 400
+                await gate.check({"user": "1"}, hits=400)
+        assert through == 1200
+        await gate.check({"user": "1"}, hits=-200)
+        assert await gate.check(look)
+
+
+def test_quotas_take_all_or_nothing_in_redis(redis_url: str, prefix: str) -> None:
+    with RedisStore(redis_url, prefix=prefix, deadline="5s") as store:
+        gate = Gate.from_rules(TOKENS, store)
+        asked = ({"a": "1"}, {"b": "1"})
+        assert [bool(gate.check(*asked)) for _ in range(3)] == [True, False, False]
+        left = [
+            store.counters(Limit.parse(t)).peek("api|a=1", 1).remaining for t in ("9/day", "1/day")
+        ]
+        assert left == [8, 0]
+        assert gate.check({"b": "1"}).decision.remaining == 3  # type: ignore[union-attr]

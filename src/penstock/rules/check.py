@@ -1,45 +1,25 @@
-"""One request against the rules: which limits, and decided how. What it means, weigh.py says.
+"""One request against the rules: which limits apply to it.
 
 `Check` is a flow, written once for threads and coroutines: it yields `Work` for the
-store and is sent the decisions.
-
-Limits that may refuse are decided in one group: all pass, or nothing is consumed. Beside
-it go those that refuse nothing by themselves: rules in shadow, and in quota mode.
+store and is sent the decisions. How they are made, decide.py says, and what they come to,
+weigh.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
-from penstock.decision import Decision
 from penstock.errors import InvalidKey
-from penstock.limit import Limit
 from penstock.rules import model, verdict
 from penstock.rules.compiled import Compiled, Counted, replaced_names
+from penstock.rules.decide import Done, Single, Work, decide
 from penstock.rules.match import Match, escaped
 from penstock.rules.model import ENFORCE, SHADOW
 from penstock.rules.switches import State
 from penstock.rules.verdict import Descriptor, Pair, Verdict
-from penstock.rules.weigh import Line, lines_alike, passes, verdict_on
-from penstock.stores.base import Counters, Store
+from penstock.rules.weigh import Line, lines_alike, verdict_on
+from penstock.stores.base import MOST_COST, Counters, Store
 
-Item = tuple[Counters, str, int]
-# (verb, counters, arguments)
-Single = tuple[str, Counters, tuple[Any, ...]]
-
-
-@dataclass(slots=True)
-class Work:
-    """For the store: a group to decide as a whole, and single verbs. Either may be empty."""
-
-    group: list[Item] = field(default_factory=list)
-    singles: list[Single] = field(default_factory=list)
-
-
-# What comes back: the decisions of the group, and what each single verb returned.
-Done = tuple[Sequence[Decision], Sequence[Any]]
 Flow = Generator[Work, Done, Verdict]
 
 
@@ -53,23 +33,27 @@ class Check:
         self._now = now
 
     def flow(self, descriptors: Sequence[Descriptor], domain: str, hits: int) -> Flow:
-        lines = self._lines(descriptors, domain, hits)
+        matcher = self._compiled.matchers.get(domain)
+        if matcher is None:
+            return verdict_on([Line(descriptor.pairs) for descriptor in descriptors], True)
+        aside: list[Line] = []
+        lines = self._listed(descriptors, domain)
+        if lines is None:
+            lines = self._lines(descriptors, domain, hits)
+        elif not lines[0].allowed:
+            # Denied as a whole. Rules in shadow count it all the same, and debits are booked.
+            aside = [line for line in self._lines(descriptors, domain, hits) if line.is_kept()]
         mode = ENFORCE if self._state is None else self._state.mode
         if mode != model.OFF:
-            yield from self._inherit(lines)
-            if all(line.allowed for line in lines):
-                yield from self._decide(lines)
+            every = [*lines, *aside]
+            yield from self._inherit(every)
+            yield from decide(every)
         return verdict_on(lines, mode == ENFORCE)
 
     # Which limits ------------------------------------------------------------------------
 
     def _lines(self, descriptors: Sequence[Descriptor], domain: str, hits: int) -> list[Line]:
-        matcher = self._compiled.matchers.get(domain)
-        if matcher is None:
-            return [Line(descriptor.pairs) for descriptor in descriptors]
-        listed = self._listed(descriptors, domain)
-        if listed is not None:
-            return listed
+        matcher = self._compiled.matchers[domain]
         matches = [matcher.match(descriptor.pairs) for descriptor in descriptors]
         replaced = replaced_names(matches)
         return [
@@ -89,54 +73,62 @@ class Check:
         line.hits = max(1, hits) if hits >= 0 else hits
         if descriptor.hits is not None:
             line.hits = descriptor.hits
-        line.cost = abs(line.hits)
+        line.debit = line.hits > 1 or (line.hits == 1 and descriptor.hits is not None)
+        line.cost = min(abs(line.hits), MOST_COST)
+        # A limit that the request brings is no rule, and so in no rule's shadow or quota.
+        own = descriptor.limit is not None or descriptor.closed_period_ns > 0
         if match is None:
-            if descriptor.limit is not None:
-                self._count_by(line, descriptor.limit, counter_key(domain, descriptor.pairs))
+            if own:
+                self._count_own(line, descriptor, counter_key(domain, descriptor.pairs))
             return line
         rule = match.rule
         mode = self._mode_of(rule.id)
-        # A limit that the request brings is no rule, and so in no rule's shadow.
-        own = descriptor.limit is not None
         line.shadow = (rule.shadow and not own) or mode == SHADOW
         line.quota = rule.quota and not own
-        line.cost *= rule.cost
+        line.cost = min(line.cost * rule.cost, MOST_COST)
         line.key = match.key
         if mode == model.OFF:
             line.reason = verdict.OFF
-        elif match.denied or (rule.closed and descriptor.limit is None):
-            line.reason = verdict.DENIED if match.denied else verdict.CLOSED
-            line.allowed = line.shadow or line.hits <= 0
+        elif match.denied:
+            line.refuse(verdict.DENIED)
         elif match.allowed:
             line.reason = verdict.ALLOWED
-        elif descriptor.limit is not None:
-            self._count_by(line, descriptor.limit, match.key)
+        elif own:
+            self._count_own(line, descriptor, match.key)
         elif rule.unlimited:
             line.reason = verdict.UNLIMITED
-        else:
+        elif not rule.closed:
             self._count(line, self._compiled.counted(match, line.pairs, self._now), replaced)
+        elif rule.name in replaced:
+            line.reason = verdict.REPLACED
+        else:
+            line.refuse(verdict.CLOSED)
+        if line.reason == verdict.REPLACED:
+            line.quota = False  # another limit stands for it
         return line
 
-    def _count_by(self, line: Line, limit: Limit, key: str) -> None:
+    def _count_own(self, line: Line, descriptor: Descriptor, key: str) -> None:
         """The request brought its own limit."""
         line.key = key
-        line.reason = verdict.LIMIT
-        line.counted.append((self._store.counters(limit), str(limit)))
-        line.heritages.append(None)
+        if descriptor.limit is None:
+            line.refuse(verdict.CLOSED)
+        else:
+            counters = self._store.counters(descriptor.limit)
+            line.count(counters, str(descriptor.limit), descriptor.envoy)
 
     def _count(self, line: Line, limits: Sequence[Counted], replaced: frozenset[str]) -> None:
         override = None
         if self._state is not None and self._state.overrides:
             found = self._state.overrides
             override = next((found[pair] for pair in line.pairs if pair in found), None)
-        line.reason = verdict.LIMIT if limits else verdict.UNLIMITED
+        reason = verdict.UNLIMITED
         for counted in limits:
             if counted.name in replaced:
-                line.reason = verdict.REPLACED
+                reason = verdict.REPLACED
                 continue
             mode = ENFORCE if self._state is None else self._state.modes.get(counted.name)
             if mode == model.OFF:
-                line.reason = verdict.OFF
+                reason = verdict.OFF
                 continue
             line.shadow = line.shadow or mode == SHADOW
             counters, heritage = counted.counters, counted.heritage
@@ -144,10 +136,10 @@ class Check:
                 counters, heritage = self._store.counters(override.apply(counted.limit)), None
                 if any(counters is other for other, _ in line.counted):
                     continue  # one limit in place of several: it is asked once
-            line.counted.append((counters, counted.name))
-            line.heritages.append(heritage)
-        if line.counted:
-            line.reason = verdict.LIMIT
+            # An override changes how much, not what a debit means.
+            line.count(counters, counted.name, counted.envoy, heritage)
+        if not line.counted:
+            line.reason = reason
 
     # Lists and switches ------------------------------------------------------------------
 
@@ -173,7 +165,7 @@ class Check:
         # The switch for all flips the overall answer, not that of each rule.
         return self._state.modes.get(name, ENFORCE)
 
-    # Deciding ----------------------------------------------------------------------------
+    # Reloads -----------------------------------------------------------------------------
 
     def _inherit(self, lines: list[Line]) -> Generator[Work, Done, None]:
         """Bring over what keys had used of limits that have changed since."""
@@ -193,7 +185,7 @@ class Check:
         charges: list[Single] = []
         for at, (old, new, key) in enumerate(due):
             before, now = seen[2 * at], seen[2 * at + 1]
-            used = old.limit.burst - before.remaining
+            used = old.limit.burst - before._room // before._unit  # more than all, if overdrawn
             if used > 0 and now.remaining == new.limit.burst:
                 part = -(-used * new.limit.burst // old.limit.burst)
                 charges.append(("charge", new, (key, part)))
@@ -201,59 +193,6 @@ class Check:
                     charges.append(("hit", new, (key, 1)))  # shut out there, shut out here
         if charges:
             yield Work(singles=charges)
-
-    def _decide(self, lines: list[Line]) -> Generator[Work, Done, None]:
-        group: dict[tuple[Counters, str], int] = {}
-        work = Work()
-        beside: list[tuple[Line, Single]] = []
-        for line in lines:
-            for counters, _ in line.counted:
-                if line.hits == 0:
-                    beside.append((line, ("peek", counters, (line.key, 1))))
-                elif line.hits < 0:
-                    line.reason = verdict.REFUND
-                    beside.append((line, ("refund", counters, (line.key, line.cost))))
-                elif line.shadow or line.quota:
-                    beside.append((line, ("hit", counters, (line.key, line.cost))))
-                else:
-                    # Two descriptors may come to one counter: it is asked for both at once.
-                    group[counters, line.key] = group.get((counters, line.key), 0) + line.cost
-        work.group = [(counters, key, cost) for (counters, key), cost in group.items()]
-        work.singles = [single for _, single in beside]
-        if not work.group and not work.singles:
-            return
-        together, single = yield work
-        found = dict(zip(group, together, strict=True))
-        for (line, (verb, _, _)), answer in zip(beside, single, strict=True):
-            if verb != "refund":
-                line.decisions.append(answer)
-        for line in lines:
-            if line.hits > 0 and not line.shadow and not line.quota:
-                line.decisions += [found[counters, line.key] for counters, _ in line.counted]
-            line.allowed = passes(line)
-        yield from self._undo(lines)
-
-    def _undo(self, lines: list[Line]) -> Generator[Work, Done, None]:
-        """Give back what was taken beside a refusal: by quotas, or for want of one."""
-        quotas = [line for line in lines if line.quota and line.decisions and not line.shadow]
-        if not quotas:
-            return
-        others = [line for line in lines if not line.quota]
-        refused = not all(line.allowed for line in others)
-        taken: list[Line] = []
-        if refused:
-            taken = [line for line in quotas if line.allowed]
-        elif not any(line.allowed for line in quotas):
-            taken = [line for line in others if not line.shadow]
-        back: list[Single] = [
-            ("refund", counters, (line.key, line.cost, decision._mark, 0))
-            for line in taken
-            if line.hits > 0
-            for (counters, _), decision in zip(line.counted, line.decisions, strict=True)
-            if decision
-        ]
-        if back:
-            yield Work(singles=back)
 
 
 def counter_key(domain: str, pairs: Sequence[Pair]) -> str:

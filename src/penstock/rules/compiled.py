@@ -51,12 +51,13 @@ class Heritage:
 class Counted:
     """One limit of a rule, with its counters."""
 
-    __slots__ = ("counters", "heritage", "limit", "name", "rule")
+    __slots__ = ("counters", "envoy", "heritage", "limit", "name", "rule")
 
-    def __init__(self, rule: Rule, limit: Limit, name: str, counters: Counters) -> None:
+    def __init__(self, rule: Rule, each: RuleLimit, counters: Counters) -> None:
         self.rule = rule
-        self.limit = limit
-        self.name = name
+        self.limit = each.limit
+        self.name = each.name
+        self.envoy = each.envoy
         self.counters = counters
         self.heritage: Heritage | None = None
 
@@ -83,7 +84,7 @@ class Compiled:
         self.lanes = self._lanes()
 
     def _count(self, rule: Rule, where: str, at: int, each: RuleLimit, store: Store) -> Counted:
-        made = Counted(rule, each.limit, each.name, store.counters(each.limit))
+        made = Counted(rule, each, store.counters(each.limit))
         # By its own name if it has one; else by where it stands in its rule.
         named = each.name != f"{rule.id} {each.limit}"
         self._by_place[rule.id, each.name if named else f"{where} {at}"] = made

@@ -28,11 +28,16 @@ ENFORCE, SHADOW, OFF = "enforce", "shadow", "off"
 
 @dataclass(frozen=True, slots=True)
 class RuleLimit:
-    """One limit of a rule. ``name`` is what ``replaces``, metrics and switches know it by."""
+    """One limit of a rule. ``name`` is what ``replaces``, metrics and switches know it by.
+
+    ``envoy`` says that it was written in Envoy's words (``rate_limit``): as in Envoy's
+    service, a debit is booked on it although it does not fit. See `decide`.
+    """
 
     limit: Limit
     name: str
     place: Place
+    envoy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class Rule:
     limits: tuple[RuleLimit, ...] = ()
     unlimited: bool = False
     closed: bool = False  # zero requests per unit: refuses everything
+    closed_period_ns: int = 0  # that unit, which answers name
     shadow: bool = False
     quota: bool = False
     replaces: frozenset[str] = frozenset()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock import limit_text
+from penstock.durations import parse_duration
 from penstock.errors import LimitError
 from penstock.limit import ALGORITHMS, Limit
 from penstock.rules.model import RuleLimit
@@ -26,12 +27,13 @@ _NAME = re.compile(r"\w+")
 class RateLimit:
     """What a ``rate_limit`` says."""
 
-    __slots__ = ("closed", "limit", "name", "replaces", "unlimited")
+    __slots__ = ("closed", "closed_period_ns", "limit", "name", "replaces", "unlimited")
 
     def __init__(self) -> None:
         self.limit: RuleLimit | None = None
         self.unlimited = False
         self.closed = False
+        self.closed_period_ns = 0
         self.name: str | None = None
         self.replaces: frozenset[str] = frozenset()
 
@@ -72,12 +74,13 @@ class LimitReader:
             return rate_limit
         if amount == 0:
             rate_limit.closed = True
+            rate_limit.closed_period_ns = parse_duration(unit, "unit")
             return rate_limit
         made = self._of_unit(amount, unit, fields)
         if made is not None:
             limit, text = made
             rate_limit.limit = RuleLimit(
-                limit, rate_limit.name or f"{rule_id} {text}", fields.node.place
+                limit, rate_limit.name or f"{rule_id} {text}", fields.node.place, envoy=True
             )
         return rate_limit
 

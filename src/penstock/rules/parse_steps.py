@@ -149,6 +149,7 @@ class StepReader:
             parts["unlimited"] = True
         if found.closed:
             parts["closed"] = True
+            parts["closed_period_ns"] = found.closed_period_ns
         if found.name is not None:
             parts["name"] = found.name
         if found.replaces:

@@ -24,11 +24,16 @@ class Descriptor:
 
     ``limit`` is decided by instead of the rule's limits. ``hits`` goes before the
     request's: 0 looks without taking, below zero gives back.
+
+    ``envoy`` says that the limit came in Envoy's words, so that debits are booked on it;
+    ``closed_period_ns`` is the unit of one of zero requests, which refuses.
     """
 
     pairs: tuple[Pair, ...]
     limit: Limit | None = None
     hits: int | None = None
+    envoy: bool = False
+    closed_period_ns: int = 0
 
     @classmethod
     def of(

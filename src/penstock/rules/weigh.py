@@ -1,12 +1,16 @@
 """What the decisions on a request come to: lines in, verdict out.
 
-A request is allowed if all its lines are; of those in quota mode, one is enough. The limit
-that speaks for it is the one that refused, or the one with the least remaining.
+`judged` says whether a request is allowed: if all its lines are; of those in quota mode, one is
+enough. It is asked before anything is taken, to know what to leave in the store, and for the
+verdict. The short ways (`Lane`, rls_quick.py) take only requests without quotas, shadow, lists
+and debits, for which it comes to "all decisions passed".
+
+The limit that speaks for a request is the one that refused, or the one with the least remaining.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from penstock.decision import Decision
@@ -21,8 +25,8 @@ class Line:
     """One descriptor on its way to a `Status`."""
 
     __slots__ = (
-        "allowed", "cost", "counted", "decisions", "heritages", "hits", "key", "name", "pairs",
-        "quota", "reason", "rule", "shadow",
+        "allowed", "cost", "counted", "debit", "decisions", "envoy", "heritages", "hits", "key",
+        "name", "pairs", "quota", "reason", "rule", "shadow",
     )  # fmt: skip
 
     def __init__(self, pairs: tuple[Pair, ...], rule: Rule | None = None) -> None:
@@ -34,11 +38,34 @@ class Line:
         self.quota = False
         self.hits = 1
         self.cost = 1
+        self.debit = False  # the hits are what has been used already
         self.key = ""
         self.counted: list[tuple[Counters, str]] = []  # counters and the limit's name
+        self.envoy: list[bool] = []  # for each of them, whether it is in Envoy's words
         self.heritages: list[Heritage | None] = []
         self.decisions: list[Decision] = []
         self.name: str | None = None
+
+    def count(
+        self, counters: Counters, name: str, envoy: bool = False, heritage: Heritage | None = None
+    ) -> None:
+        """Have a limit decide on it."""
+        self.counted.append((counters, name))
+        self.envoy.append(envoy)
+        self.heritages.append(heritage)
+        self.reason = verdict.LIMIT
+
+    def refuse(self, reason: str) -> None:
+        """Without a limit. Hits can be given back all the same, and shadow refuses nothing.
+
+        A look is refused: callers that look first would be let in by it.
+        """
+        self.reason = reason
+        self.allowed = self.shadow or self.hits < 0
+
+    def is_kept(self) -> bool:
+        """Whether it leaves something in the store even if the request is refused."""
+        return self.hits > 0 and (self.shadow or (self.debit and any(self.envoy)))
 
     def status(self) -> Status:
         best: Decision | None = None
@@ -67,19 +94,39 @@ def passes(line: Line) -> bool:
     if line.shadow or line.hits < 0:
         return True
     if line.hits == 0:
-        # A look is over its limit only if more was counted than fits, which never is: a
-        # refused request takes nothing. Who is locked out is locked out.
-        return all(d.allowed or not d.limit.lockout_ns for d in line.decisions)
+        return not any(is_over(decision) for decision in line.decisions)
     return all(line.decisions)
+
+
+def is_over(look: Decision) -> bool:
+    """Whether a look finds the limit over: more is booked than fits, or the key is locked out.
+
+    A window that is just full is not over: so Envoy's service has it, and callers that look
+    first and debit after rely on it.
+    """
+    return not look.allowed and (look._room < 0 or look.limit.lockout_ns > 0)
+
+
+def judged(lines: Iterable[Line]) -> bool:
+    """Whether the request may go ahead, as far as its lines are decided.
+
+    Each line must pass, but of those in quota mode one is enough. A closed or denied line does
+    not pass; one that is unlimited, switched off, in shadow or on an allow list does. A quota
+    that is replaced is no quota any more: see `Check`.
+    """
+    quotas = passed = False
+    for line in lines:
+        if line.quota:
+            quotas, passed = True, passed or line.allowed
+        elif not line.allowed:
+            return False
+    return passed or not quotas
 
 
 def verdict_on(lines: Sequence[Line], enforced: bool) -> Verdict:
     """Of all lines together; allowed in any case if the rules are not enforced."""
     statuses = tuple([line.status() for line in lines])
-    quotas = [s for s, line in zip(statuses, lines, strict=True) if line.quota]
-    allowed = all(s.allowed for s, line in zip(statuses, lines, strict=True) if not line.quota)
-    if quotas and not any(status.allowed for status in quotas):
-        allowed = False
+    allowed = judged(lines)
     best: Status | None = None
     for status in statuses:
         best = _speaks(best, status)

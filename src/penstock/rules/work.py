@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.decision import Decision
 from penstock.errors import StoreError
-from penstock.rules.check import Done, Item, Single, Work
+from penstock.rules.decide import Done, Item, Single, Work
 from penstock.stores.base import Counters, Store
 
 # Counters, key, cost, and the mark of the decision.
@@ -35,10 +35,18 @@ class Taken:
                 self._takes.append((counters, key, cost, decision._mark))
 
     def asking(self, single: Single) -> None:
-        """A refund of all that a decision took will happen from now on."""
+        """A refund of what a decision took, or of a part of it, will happen from now on."""
         verb, counters, args = single
-        if verb == "refund" and (counters, *args[:3]) in self._takes:
-            self._takes.remove((counters, *args[:3]))
+        if verb != "refund" or len(args) < 3:
+            return
+        key, cost, mark = args[:3]
+        for at, (taker, taken_key, taken, taken_mark) in enumerate(self._takes):
+            same = taker is counters and taken_key == key and taken_mark == mark
+            if same and taken >= cost:
+                del self._takes[at]
+                if taken > cost:
+                    self._takes.append((counters, key, taken - cost, mark))
+                return
 
     def answered(self, single: Single, answer: Any) -> None:
         verb, counters, args = single
@@ -64,43 +72,44 @@ class Taken:
 
 def do_work(store: Store, work: Work, taken: Taken) -> Done:
     """For threads."""
-    group: Sequence[Decision] = ()
-    if len(work.group) == 1:
-        counters, key, cost = work.group[0]
-        group = (counters.hit(key, cost),)
-    elif work.group:
-        group = store.hit_each(work.group)
-    taken.group(work.group, group)
+    groups: list[Sequence[Decision]] = []
+    for group in work.groups:
+        groups.append(_hit(store, group))
+        taken.group(group, groups[-1])
     answers: list[Any] = []
     for single in work.singles:
         verb, counters, args = single
         taken.asking(single)
         answers.append(getattr(counters, verb)(*args))
         taken.answered(single, answers[-1])
-    return group, answers
+    return groups, answers
+
+
+def _hit(store: Store, group: list[Item]) -> Sequence[Decision]:
+    if len(group) == 1:
+        counters, key, cost = group[0]
+        return (counters.hit(key, cost),)
+    return store.hit_each(group)
 
 
 async def do_work_async(store: Store, work: Work, taken: Taken) -> Done:
     """For coroutines. All is asked before the first answer is awaited, and leaves together."""
     asked: list[Awaitable[Any]] = []
     awaited = 0
-    group: Sequence[Decision] = ()
+    groups: list[Sequence[Decision]] = []
     answers: list[Any] = []
     try:
-        if len(work.group) == 1:
-            counters, key, cost = work.group[0]
-            asked.append(counters.submit("hit", key, cost))
-        elif work.group:
-            asked.append(store.hit_each_async(work.group))
+        for group in work.groups:
+            asked.append(_submit(store, group))
         for single in work.singles:
             verb, counters, args = single
             asked.append(counters.submit(verb, *args))
             taken.asking(single)
-        if work.group:
-            awaited = 1
-            found = await asked[0]
-            group = (found,) if len(work.group) == 1 else found
-            taken.group(work.group, group)
+        for group in work.groups:
+            awaited += 1
+            found = await asked[awaited - 1]
+            groups.append((found,) if len(group) == 1 else found)
+            taken.group(group, groups[-1])
         for single in work.singles:
             awaited += 1
             answers.append(await asked[awaited - 1])
@@ -109,7 +118,14 @@ async def do_work_async(store: Store, work: Work, taken: Taken) -> Done:
         for waiting in asked[awaited:]:
             _drop(waiting)
         raise
-    return group, answers
+    return groups, answers
+
+
+def _submit(store: Store, group: list[Item]) -> Awaitable[Any]:
+    if len(group) == 1:
+        counters, key, cost = group[0]
+        return counters.submit("hit", key, cost)
+    return store.hit_each_async(group)
 
 
 def _drop(waiting: Awaitable[Any]) -> None:

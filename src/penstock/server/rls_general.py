@@ -1,10 +1,7 @@
 """The general way: a request of Envoy's, put to the gate, and what its verdict comes to.
 
-One check is nearly always all. More are needed for what the gate does not say in one:
-
-- a limit of 0 in the request (``limit: {requests_per_unit: 0}``) refuses it, so that nothing
-  else may be consumed: first all descriptors are only looked at
-- hits that are given back have no decision: what is left is looked at afterwards
+One check is nearly always all. Hits that are given back have no decision: what is left is
+looked at afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from penstock.clock import Clock
 from penstock.gate import Gate
 from penstock.limit import Limit
 from penstock.rules import verdict as reasons
-from penstock.rules.model import ENFORCE
+from penstock.rules.model import Rule
 from penstock.rules.verdict import Descriptor, Status, Verdict
 from penstock.server.grpc_status import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, GrpcError
 from penstock.server.rls import Asked, Request
@@ -29,12 +26,13 @@ from penstock.server.rls_answer import (
     row_of,
     write_response,
 )
-from penstock.server.rls_words import OK, OVER_LIMIT, U32, UNITS
+from penstock.server.rls_words import NS, OK, OVER_LIMIT, PERIODS, U32, UNIT_OF_PERIOD, UNITS
 
 # Different limits that requests may bring in all: each has counters of its own, for good.
 MOST_OVERRIDES = 4_096
 
-Asking = tuple[Sequence[Descriptor], str]
+# Descriptors, domain, and the hits of those that state none.
+Asking = tuple[Sequence[Descriptor], str, int]
 Flow = Generator[Asking, Verdict, "Response"]
 
 
@@ -67,42 +65,30 @@ class General:
         """A request, to be driven: yields what to check, is sent the verdict."""
         known = request.domain in self._gate.matchers
         wanted = [self._descriptor(asked, request.hits, known) for asked in request.asked]
-        refusing = [
-            at
-            for at, (asked, descriptor) in enumerate(zip(request.asked, wanted, strict=True))
-            if asked.amount == 0 and known and (descriptor.hits is None or descriptor.hits > 0)
-        ]
-        verdict: Verdict | None = None
-        if refusing:
-            verdict = yield [replace(one, hits=0) for one in wanted], request.domain
-            verdict = self._refused(verdict, refusing)
-            for at in refusing:  # if they do not refuse it after all, there is nothing to take
-                wanted[at] = replace(wanted[at], hits=0)
-        if verdict is None:
-            verdict = yield wanted, request.domain
-            backs = [s.reason == reasons.REFUND for s in verdict.statuses]
-            if any(backs):
-                looks = [
-                    replace(one, hits=0) for one, back in zip(wanted, backs, strict=True) if back
-                ]
-                verdict = with_looks(verdict, (yield looks, request.domain))
+        verdict = yield wanted, request.domain, request.hits
+        backs = [s.reason == reasons.REFUND for s in verdict.statuses]
+        if any(backs):
+            looks = [replace(one, hits=0) for one, back in zip(wanted, backs, strict=True) if back]
+            verdict = with_looks(verdict, (yield looks, request.domain, 1))
         rows = [
             self._row(status, asked)
             for status, asked in zip(verdict.statuses, request.asked, strict=True)
         ]
         return Response(request.domain, verdict, rows)
 
-    def _descriptor(self, asked: Asked, hits: int, known: bool) -> Descriptor:
-        limit = None
-        if asked.amount is not None:
-            limit = self._override(asked.amount, asked.unit, known)
-        own = max(1, hits) if asked.hits is None else asked.hits
+    def _descriptor(self, asked: Asked, hits_of_all: int, known: bool) -> Descriptor:
+        hits = asked.hits
         if asked.negative:
-            own = 0 if asked.amount == 0 else -own
-        return Descriptor(asked.pairs, limit, own)
+            hits = -(max(1, hits_of_all) if hits is None else hits)
+        if asked.amount is None:
+            return Descriptor(asked.pairs, None, hits)
+        limit = self._override(asked.amount, asked.unit, known)
+        if limit is not None and asked.amount == 0:
+            return Descriptor(asked.pairs, None, hits, closed_period_ns=limit.period_ns)
+        return Descriptor(asked.pairs, limit, hits, envoy=True)
 
     def _override(self, amount: int, unit: int, known: bool) -> Limit | None:
-        """The limit that a request brought. Of 0 units, one that is never asked for any."""
+        """The limit that a request brought; None where the domain is unknown."""
         if unit == 0 or unit not in UNITS:
             names = ", ".join(name for number, name in UNITS.items() if number)
             raise GrpcError(INVALID_ARGUMENT, f"the unit of a limit is one of {names}, not {unit}")
@@ -119,31 +105,9 @@ class General:
             self._overrides[amount, unit] = made
         return made
 
-    def _refused(self, looked: Verdict, refusing: Sequence[int]) -> Verdict | None:
-        """The verdict if a limit of 0 does refuse; None where a list or a switch prevents it."""
-        statuses = list(looked.statuses)
-        refused = False
-        for at in refusing:
-            status = statuses[at]
-            if status.reason == reasons.LIMIT:
-                refused = refused or not status.shadow
-                statuses[at] = replace(
-                    status,
-                    allowed=status.shadow,
-                    reason=reasons.CLOSED,
-                    limit_name=None,
-                )
-        if not refused:
-            return None
-        enforced = self._gate.switches.state().mode == ENFORCE
-        rule = next(status.rule for status in statuses if not status.allowed)
-        return Verdict(not enforced, None, rule, tuple(statuses))
-
     def _row(self, status: Status, asked: Asked) -> Row:
         code = OK if status.allowed else OVER_LIMIT
         decision = status.decision
-        if asked.amount == 0 and decision is not None:
-            return row_of(decision.refused(0), no_units(asked.unit), code, self._clock)
         if decision is not None:
             rule_id = "" if status.rule is None else status.rule.id
             limit = limit_told(decision.limit, status.limit_name, rule_id)
@@ -151,8 +115,9 @@ class General:
         if status.reason in (reasons.UNLIMITED, reasons.ALLOWED):
             return new_row(code, None, U32, -1)
         if status.reason == reasons.CLOSED:
-            name = "" if status.rule is None else status.rule.name or ""
-            return new_row(code, CurrentLimit(0, 0, name), 0, -1)
+            limit = no_units(asked.unit, "") if asked.amount == 0 else closed_limit(status.rule)
+            left = limit.window - self._clock.now() % limit.window
+            return new_row(code, limit, 0, -(-left // NS))
         return new_row(code, None, 0, -1)
 
 
@@ -168,11 +133,15 @@ def with_looks(verdict: Verdict, looked: Verdict) -> Verdict:
     return Verdict(verdict.allowed, verdict.decision, verdict.rule, tuple(statuses))
 
 
-@lru_cache(16)
-def no_units(unit: int) -> CurrentLimit:
-    """A limit of nothing at all."""
-    limit = Limit(1, UNITS[unit].lower(), algorithm="fixed_window")
-    return CurrentLimit(0, unit, "", limit.period_ns)
+@lru_cache(1024)
+def no_units(unit: int, name: str) -> CurrentLimit:
+    """A limit of nothing at all. Its windows are those of any other limit of the unit."""
+    return CurrentLimit(0, unit, name, PERIODS[unit])
+
+
+def closed_limit(rule: Rule | None) -> CurrentLimit:
+    assert rule is not None, "nothing but a rule and the request itself can close a descriptor"
+    return no_units(UNIT_OF_PERIOD[rule.closed_period_ns], rule.name or "")
 
 
 @lru_cache(8192)

@@ -14,6 +14,7 @@ cdef class Ready:
     cdef readonly tuple counted
     cdef readonly object cost
     cdef readonly list counters, limits
+    cdef readonly bint envoy
 
 
 cdef class Plan:

@@ -1,8 +1,8 @@
 """The short way of a rate limit request: from its bytes to a plan, and from that to the answer.
 
 It is for requests to which nothing special applies: plain rules, nothing switched, no limits
-or hits of a descriptor's own. Envoy sends the same bytes for the same descriptors, so the
-plan of a request that comes again is kept, by its bytes::
+or hits of a descriptor's own, nothing to debit. Envoy sends the same bytes for the same
+descriptors, so the plan of a request that comes again is kept, by its bytes::
 
     bytes ── kept? ───────────────────────── Plan ── counters.hit ── Row ── bytes
          └── read_request ── match ─────────┘
@@ -43,6 +43,7 @@ class Ready:
         self.cost = rule.cost
         self.counters = [one.counters for one in counted]
         self.limits = [limit_told(one.limit, one.name, rule.id) for one in counted]
+        self.envoy = any(one.envoy for one in counted)
 
 
 class Plan:
@@ -164,8 +165,8 @@ class Planner:
             if match.denied or match.allowed:
                 return None
             ready = self.ready(match)
-            if ready is None:
-                return None
+            if ready is None or (request.hits > 1 and ready.envoy):
+                return None  # of the latter: debits may have to be booked
             plan.readies.append(ready)
             cost = ready.cost if request.hits <= 1 else ready.cost * request.hits
             for counters in ready.counters:

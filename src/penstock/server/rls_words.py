@@ -16,6 +16,7 @@ UNITS: Final = {
     0: "UNKNOWN", 1: "SECOND", 2: "MINUTE", 3: "HOUR", 4: "DAY", 5: "MONTH", 6: "YEAR", 7: "WEEK",
 }  # fmt: skip
 UNIT_OF_PERIOD: Final = {SECOND: 1, MINUTE: 2, HOUR: 3, DAY: 4, MONTH: 5, YEAR: 6, WEEK: 7}
+PERIODS: Final = {unit: period for period, unit in UNIT_OF_PERIOD.items()}
 
 # The largest numbers of 32 and 64 bits. The first is also what an unlimited key has left.
 U32: Final = 2**32 - 1

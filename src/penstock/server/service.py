@@ -4,8 +4,8 @@ A request to which nothing special applies goes the short way (rls_quick.py): it
 to a plan, and the answer is written straight from the decision. Everything else goes through
 the gate (rls_general.py). Both come to the same bytes.
 
-It answers as Envoy's service does, but for one thing: a request that is refused consumes
-nothing, whereas there its other descriptors are counted all the same.
+It answers as Envoy's service does, but for one thing: a request of one hit that is refused
+consumes nothing, whereas there it is counted all the same. Debits are booked as there.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ class Service:
         try:
             asking = next(flow)
             while True:
-                asking = flow.send(Gate.check(self.gate, *asking[0], domain=asking[1]))
+                descriptors, domain, hits = asking
+                asking = flow.send(Gate.check(self.gate, *descriptors, domain=domain, hits=hits))
         except StopIteration as end:
             return self._finished(end.value, start)
 
@@ -191,7 +192,7 @@ class Service:
         try:
             asking = next(flow)
             while True:
-                asking = flow.send(await self.gate.check_into(taken, *asking, 1))
+                asking = flow.send(await self.gate.check_into(taken, *asking))
         except StopIteration as end:
             return self._finished(end.value, start)
         except BaseException as error:

@@ -262,3 +262,21 @@ def test_a_known_question_follows_rules_and_switches() -> None:
     assert site.ask("/v1/check", asked).status == 429
     site.service.gate.replace(RULES.replace("limits: 2/minute", "limits: 9/minute"))
     assert json.loads(site.ask("/v1/check", asked).body)["statuses"][0]["limit"]["amount"] == 9
+
+
+def test_who_looks_first_is_stopped_by_the_debits() -> None:
+    limit = {"unit": "hour", "requests_per_unit": 1000}
+    rules = {"domain": "api", "descriptors": [{"key": "user", "rate_limit": limit}]}
+    gate = AsyncGate.from_rules(rules, MemoryStore(clock=CLOCK))
+    assert isinstance(gate, AsyncGate)
+    site = Site()
+    site.routes = http_api(Service(gate, clock=CLOCK), site.health, Trust([]))
+    look = {"descriptors": [{"pairs": {"user": "1"}, "hits": 0}]}
+    through = 0
+    for _ in range(10):
+        if site.ask("/v1/check", look).status == 200:
+            through += 400
+            site.ask("/v1/check", {"descriptors": [{"user": "1"}], "hits": 400})
+    assert through == 1200
+    answer = site.ask("/v1/check", look)
+    assert (answer.status, dict(answer.headers)["X-RateLimit-Remaining"]) == (429, "0")
