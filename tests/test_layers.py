@@ -21,6 +21,7 @@ ORDER = [
     {"durations", "limit_text", "limit"},
     {"clock", "keys"},
     {"decision", "events"},
+    {"numbers"},
     {"circuit"},
     {"algorithms"},
     {"stores"},

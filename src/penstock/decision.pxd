@@ -14,6 +14,9 @@ cdef class Decision:
     cdef readonly int64_t _delay
     cdef readonly int64_t _mark     # where the hit was booked, so that a refund finds it
 
+    cpdef int64_t shown_remaining(self)
+    cpdef int64_t shown_reset(self)
+
 
 @cython.locals(out=Decision)
 cdef Decision new_decision(object limit)

@@ -87,6 +87,19 @@ class Decision:
     def degraded(self) -> bool:
         return self._degraded
 
+    def shown_remaining(self) -> int:
+        """What answers tell as remaining: see `penstock.numbers`."""
+        return self._room // self._unit if self._allowed and self._room > 0 else 0
+
+    def shown_reset(self) -> int:
+        """What answers tell as reset, in nanoseconds; 0 where nothing is used."""
+        if not self._allowed and self._retry >= 0:
+            return self._retry
+        # A unit of a bucket is the time that it takes to come back, and room is time, too.
+        if self._allowed and self._unit > 1 and self._room < self._unit:
+            return self._unit - self._room
+        return self._reset
+
     def refused(self, retry: int) -> Decision:
         """The same, refused after all, with a ``retry_after`` in nanoseconds."""
         out = new_decision(self._limit)

@@ -108,7 +108,7 @@ CASES = [
     Case("a cost", limited("10/minute", cost=4), before=1,
          headers={X + "Remaining": "2"}),
     Case("a cost that never fits", limited("3/minute", cost=4), 429,
-         headers={"Retry-After": None, X + "Remaining": "3"},
+         headers={"Retry-After": None, X + "Remaining": "0"},
          body={**ERROR, "retry_after": None}),
     Case("IETF fields alone", limited("10/minute", fields="ietf"),
          headers={"RateLimit": '"default";r=9;t=6', X + "Limit": None, X + "Reset": None}),

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("yaml")
 
 from penstock import Descriptor, Gate, MemoryStore
+from penstock.integrations.outcome import FromGate
 from penstock.testing import FakeClock
 
 NEVER = "rate_limit: {unit: hour, requests_per_unit: 0}"
@@ -147,3 +148,45 @@ def test_a_client_that_an_operator_denies_is_counted_in_shadow() -> None:
     verdict = door.check({"s": "1"})
     assert (verdict.allowed, verdict.statuses[0].reason) == (False, "deny list")
     assert left(door, "s") == [8]
+
+
+# What the answer tells -----------------------------------------------------------------------
+
+
+def test_quotas_are_back_when_the_first_of_them_is() -> None:
+    door = gate(
+        "key: slow, quota_mode: true, limits: 1/hour",
+        "key: fast, quota_mode: true, limits: 1/minute",
+        "key: p, limits: 1/10s",
+    )
+    asked(door, "slow", "fast", times=1)
+    refused = door.check({"slow": "1"}, {"fast": "1"})
+    assert refused.retry_after == 60.0
+    assert [name for name, _ in refused.told()] == ["api/fast 1/minute"]
+    assert refused.rule is not None
+    assert refused.rule.id == "api/fast"
+    asked(door, "p", times=1)
+    both = door.check({"slow": "1"}, {"fast": "1"}, {"p": "1"})
+    assert both.retry_after == 60.0, "the limit of 10 s is free before"
+
+
+def test_quotas_that_are_over_say_nothing_where_another_passes() -> None:
+    door = gate(QUOTA, "key: q, quota_mode: true, limits: 9/hour")
+    asked(door, "spent", times=1)
+    verdict = door.check({"spent": "1"}, {"q": "1"})
+    assert verdict
+    assert [name for name, _ in verdict.told()] == ["api/q 9/hour"]
+    assert verdict.decision is not None
+    assert verdict.decision.remaining == 8
+
+
+def test_nothing_is_given_back_for_a_request_that_was_not_counted() -> None:
+    door = gate(QUOTA, PLAIN)
+    door.switches.mode("shadow")
+    asked(door, "spent", "p", times=1)
+    descriptors = [Descriptor.of({"spent": "1"}), Descriptor.of({"p": "1"})]
+    uncounted = FromGate(door, descriptors, None, 1, door.check(*descriptors))
+    assert uncounted.allowed, "let through because nothing is enforced"
+    assert left(door, "p") == [1]
+    uncounted.give_back(asynchronous=False)
+    assert (left(door, "spent"), left(door, "p")) == ([0], [1])

@@ -185,6 +185,7 @@ descriptors:
   - {key: user, limits: 30/10s}
   - {key: ip, limits: {limit: 20/30s, name: half-minutes}}
   - {key: job, limits: 6/minute burst 3}
+  - {key: slow, limits: 120/hour burst 2}
   - {key: two, limits: [4/minute fixed_window, 2/hour fixed_window]}
   - {key: heavy, cost: 2, limits: 5/minute fixed_window}
   - {key: big, limits: 5000000000/day fixed_window}
@@ -216,7 +217,11 @@ OWN_LIMITS = [
         ask("ip=1"), answer(ok(19, 20, "", 2, "half-minutes"))
     )),
     Case("a bucket with a burst", OWN, steps(
-        ask("job=1", hits=3), answer(ok(0, 6, reset=30)), ask("job=1"), answer(over(6, reset=30))
+        *(ask("job=1"), answer(ok(2, 3, "", 10, "6/minute burst 3"))),
+        *(ask("job=1", hits=2), answer(ok(0, 3, "", 10, "6/minute burst 3"))),
+        *(ask("job=1", hits=2), answer(over(3, "", 20, "6/minute burst 3"))),
+        *(20.0, ask("job=1", hits=2), answer(ok(0, 3, "", 10, "6/minute burst 3"))),
+        *(ask("slow=1"), answer(ok(1, 2, reset=30))),
     )),
     Case("the strictest of two limits speaks", OWN, steps(
         *(ask("two=1"), answer(ok(1, 2, "HOUR", 3591))),

@@ -12,8 +12,8 @@ and in those that came before them, for the strictest limit alone::
     X-RateLimit-Reset: 1767225635               seconds since 1970
 
 ``q`` and ``X-RateLimit-Limit`` are what may come at once, and ``w`` is the time in which
-that refills: with a bucket of ``10/second burst 30`` they are 30 and 3. All times are whole
-seconds, rounded up: who waits for so long never comes too early.
+that refills: with a bucket of ``10/second burst 30`` they are 30 and 3. What the numbers mean,
+`penstock.numbers` says.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 
+from penstock import numbers
 from penstock.decision import Decision
-from penstock.durations import SECOND
 from penstock.limit import Limit
+from penstock.numbers import reset_of, whole_seconds
 
 Header = tuple[str, str]
 # A limit's name, and what it decided.
@@ -50,7 +51,6 @@ FALLBACK = ("X-RateLimit-Fallback", "true")
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 _TYPES = "https://iana.org/assignments/http-problem-types#"
-_BUCKETS = ("token_bucket", "leaky_bucket")
 _NOT_IN_STRINGS = re.compile(r'[^\x20-\x7e]|["\\]')
 
 
@@ -82,12 +82,12 @@ def fields(told: Sequence[Told], now: float, style: str = BOTH) -> list[Header]:
     headers: list[Header] = []
     if style != LEGACY:
         headers.append(("RateLimit-Policy", ", ".join([policy(n, d.limit) for n, d in told])))
-        headers.append(("RateLimit", ", ".join([standing(n, d) for n, d in told])))
+        headers.append(("RateLimit", ", ".join([standing(n, d, now) for n, d in told])))
     if style != IETF:
         decision = told[0][1]
         headers.append(("X-RateLimit-Limit", quota(decision.limit)[0]))
-        headers.append(("X-RateLimit-Remaining", str(decision.remaining)))
-        headers.append(("X-RateLimit-Reset", str(ceil(now) + more_after(decision))))
+        headers.append(("X-RateLimit-Remaining", str(decision.shown_remaining())))
+        headers.append(("X-RateLimit-Reset", str(ceil(now) + reset_of(decision, now))))
     return headers
 
 
@@ -98,29 +98,15 @@ def policy(name: str, limit: Limit) -> str:
     return f"{quoted(name)};q={amount};w={window}"
 
 
-def standing(name: str, decision: Decision) -> str:
+def standing(name: str, decision: Decision, now: float) -> str:
     """One member of ``RateLimit``."""
-    return f"{quoted(name)};r={decision.remaining};t={more_after(decision)}"
-
-
-def more_after(decision: Decision) -> int:
-    """Whole seconds until there is more than now.
-
-    Refused: until the same request would pass. Of a bucket that is empty: until it holds
-    one. Else until the limit is as good as new.
-    """
-    if not decision.allowed and decision._retry >= 0:
-        return _whole(decision._retry)
-    limit = decision.limit
-    if limit.algorithm in _BUCKETS and decision.remaining == 0:
-        return _whole(decision._reset - (limit.burst - 1) * limit.interval_ns)
-    return _whole(decision._reset)
+    return f"{quoted(name)};r={decision.shown_remaining()};t={reset_of(decision, now)}"
 
 
 def retry_after(told: Sequence[Told]) -> int | None:
     """Whole seconds until all would pass; None if no waiting helps."""
     waits = [decision._retry for _, decision in told if not decision.allowed]
-    return None if not waits or min(waits) < 0 else max(1, _whole(max(waits)))
+    return None if not waits or min(waits) < 0 else max(1, whole_seconds(max(waits)))
 
 
 def strictest_first(told: Sequence[Told]) -> list[Told]:
@@ -157,13 +143,8 @@ def _escape(found: re.Match[str]) -> str:
 @lru_cache(4096)
 def quota(limit: Limit) -> tuple[str, int]:
     """What may come at once, as text, and the whole seconds in which that refills."""
-    if limit.algorithm in _BUCKETS:
-        return str(limit.burst), max(1, _whole(-(-limit.burst * limit.period_ns // limit.amount)))
-    return str(limit.amount), max(1, _whole(limit.period_ns))
-
-
-def _whole(nanoseconds: int) -> int:
-    return -(-nanoseconds // SECOND) if nanoseconds > 0 else 0
+    amount, window = numbers.quota(limit)
+    return str(amount), max(1, whole_seconds(window))
 
 
 # Refusals ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from penstock.errors import StoreError
 from penstock.gate import Gate
 from penstock.integrations.http import Told
 from penstock.rules.verdict import DENIED, Descriptor, Status, Verdict
+from penstock.rules.weigh import judged
 from penstock.stores.base import Counters
 
 logger = logging.getLogger("penstock")
@@ -146,11 +147,7 @@ class FromGate(Outcome):
 
     @property
     def told(self) -> Sequence[Told]:
-        return [
-            (status.limit_name or "default", status.decision)
-            for status in self.verdict.statuses
-            if status.decision is not None and not status.shadow
-        ]
+        return self.verdict.told()
 
     @property
     def denied(self) -> bool:
@@ -182,14 +179,11 @@ class FromGate(Outcome):
 
     def _taken(self) -> list[Descriptor]:
         """The descriptors for which something was taken: a gate in shadow allows, and takes not."""
-        pairs = list(zip(self._descriptors, self.verdict.statuses, strict=True))
-        refused = any(
-            not status.allowed and (status.rule is None or not status.rule.quota)
-            for _, status in pairs
-        )
+        statuses = self.verdict.statuses
+        refused = not judged(statuses)
         return [
             descriptor
-            for descriptor, status in pairs
+            for descriptor, status in zip(self._descriptors, statuses, strict=True)
             if status.decision is not None
             and status.decision.allowed
             and (status.shadow or not refused)

@@ -23,12 +23,11 @@ def outcome_of(decision: Decision) -> str:
 
 def outcome_in(status: Status, allowed: bool) -> str:
     """Of a descriptor's rule; ``allowed`` is what became of the whole request."""
-    decision, rule = status.decision, status.rule
+    decision = status.decision
     if not status.allowed:
         # A quota that is used up may leave it to another. Else, if the request was let
         # through all the same, all rules are in shadow.
-        is_quota = rule is not None and rule.quota
-        return SHADOWED if allowed and not is_quota else REFUSED
+        return SHADOWED if allowed and not status.quota else REFUSED
     if decision is None:
         over = status.shadow and status.reason in (reasons.CLOSED, reasons.DENIED)
         return SHADOWED if over else UNCOUNTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -98,6 +98,7 @@ class Status:
     decision: Decision | None = None
     limit_name: str | None = None
     shadow: bool = False
+    quota: bool = False
 
 
 # Reasons.
@@ -146,6 +147,14 @@ class Verdict:
     def __bool__(self) -> bool:
         return self.allowed
 
+    def told(self) -> list[tuple[str, Decision]]:
+        """The limits that an answer tells of, with their names: see `speaking`."""
+        return [
+            (status.limit_name or "default", status.decision)
+            for status in speaking(self.statuses)
+            if status.decision is not None
+        ]
+
     @property
     def retry_after(self) -> float | None:
         """Seconds until the same request would be allowed; None if no waiting helps."""
@@ -157,3 +166,25 @@ class Verdict:
         word = "allowed" if self.allowed else "refused"
         rule = f" by {self.rule.id}" if self.rule is not None and not self.allowed else ""
         return f"<Verdict {word}{rule} {list(self.statuses)!r}>"
+
+
+def speaking(statuses: Sequence[Status]) -> list[Status]:
+    """Those that have to do with the answer: none in shadow, and not every quota that is over.
+
+    Quotas that are over say nothing if another one passes. If all are, the one that is back
+    first says how long to wait.
+    """
+    out = [status for status in statuses if not status.shadow]
+    over = [status for status in out if status.quota and not status.allowed]
+    if not over:
+        return out
+    first: Status | None = None
+    if not any(status.quota and status.allowed for status in statuses):
+        first = min(over, key=_wait)
+    return [status for status in out if status is first or status.allowed or not status.quota]
+
+
+def _wait(status: Status) -> float:
+    """How long a status keeps the request out; one that is closed or denied, for ever."""
+    retry = -1 if status.decision is None else status.decision._retry
+    return float("inf") if retry < 0 else retry

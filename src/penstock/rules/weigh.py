@@ -17,7 +17,7 @@ from penstock.decision import Decision
 from penstock.rules import verdict
 from penstock.rules.compiled import Heritage, Told
 from penstock.rules.model import Rule
-from penstock.rules.verdict import Descriptor, Pair, Status, Verdict
+from penstock.rules.verdict import Descriptor, Pair, Status, Verdict, speaking
 from penstock.stores.base import Counters, pick
 
 
@@ -74,7 +74,14 @@ class Line:
             if chosen is not best:
                 best, self.name = chosen, name
         return Status(
-            self.pairs, self.allowed, self.reason, self.rule, best, self.name, self.shadow
+            self.pairs,
+            self.allowed,
+            self.reason,
+            self.rule,
+            best,
+            self.name,
+            self.shadow,
+            self.quota,
         )
 
 
@@ -107,7 +114,7 @@ def is_over(look: Decision) -> bool:
     return not look.allowed and (look._room < 0 or look.limit.lockout_ns > 0)
 
 
-def judged(lines: Iterable[Line]) -> bool:
+def judged(lines: Iterable[Line | Status]) -> bool:
     """Whether the request may go ahead, as far as its lines are decided.
 
     Each line must pass, but of those in quota mode one is enough. A closed or denied line does
@@ -128,7 +135,7 @@ def verdict_on(lines: Sequence[Line], enforced: bool) -> Verdict:
     statuses = tuple([line.status() for line in lines])
     allowed = judged(lines)
     best: Status | None = None
-    for status in statuses:
+    for status in speaking(statuses):
         best = _speaks(best, status)
     return Verdict(
         allowed or not enforced,
@@ -140,7 +147,7 @@ def verdict_on(lines: Sequence[Line], enforced: bool) -> Verdict:
 
 def _speaks(best: Status | None, status: Status) -> Status | None:
     """Of two statuses, the one whose limit speaks for the request."""
-    if status.shadow or (status.decision is None and status.allowed):
+    if status.decision is None and status.allowed:
         return best
     if best is None or (best.allowed and not status.allowed):
         return status

@@ -68,7 +68,7 @@ class AccessLog:
             fields["rule"] = verdict.rule.id
         if verdict.decision is not None:
             fields["limit"] = str(verdict.decision.limit)
-            fields["remaining"] = verdict.decision.remaining
+            fields["remaining"] = verdict.decision.shown_remaining()
             if verdict.decision.degraded:
                 fields["degraded"] = True
         if not verdict.allowed:

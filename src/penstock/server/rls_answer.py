@@ -16,6 +16,7 @@ from __future__ import annotations
 from penstock.clock import Clock
 from penstock.decision import Decision
 from penstock.limit import Limit
+from penstock.numbers import epoch_window, quota
 from penstock.server.rls_words import NS, U32, UNIT_OF_PERIOD
 
 try:
@@ -25,7 +26,7 @@ except ModuleNotFoundError:
 
 
 class CurrentLimit:
-    """A limit as answers name it. ``wire`` is the field current_limit, with its tag.
+    """A limit as answers name it: see `current_limit`. ``wire`` is the field, with its tag.
 
     ``window`` is the length in nanoseconds of its windows if they are counted from 1970.
     """
@@ -71,11 +72,9 @@ def new_row(code: int, limit: CurrentLimit | None, remaining: int, reset: int) -
 
 
 def row_of(decision: Decision, limit: CurrentLimit, code: int, clock: Clock) -> Row:
-    """What was decided. Seconds are rounded up: who waits for so long never comes too early."""
-    remaining = 0
-    if decision._allowed:
-        remaining = decision._room // decision._unit if decision._room > 0 else 0
-    reset = decision._reset
+    """What was decided, in the numbers of `penstock.numbers`."""
+    remaining = decision.shown_remaining()
+    reset = decision.shown_reset()
     if reset <= 0 and limit.window > 0:  # of a window in which nothing was counted yet
         reset = limit.window - clock.now() % limit.window
     row = Row.__new__(Row)
@@ -178,14 +177,12 @@ def varint_of(value: int) -> bytes:
 
 
 def current_limit(limit: Limit, name: str | None) -> CurrentLimit:
-    """``limit`` in the words of the answer.
+    """``limit`` in the words of the answer: what can be taken at once, and comes back in a unit.
 
-    A period that is no unit of Envoy's is told as the unit UNKNOWN, with the limit as text
-    for a name if it has no other.
+    A time that is no unit of Envoy's is told as the unit UNKNOWN, with the limit as text for a
+    name if it has no other.
     """
-    unit = UNIT_OF_PERIOD.get(limit.period_ns, 0)
+    amount, window = quota(limit)
+    unit = UNIT_OF_PERIOD.get(window, 0)
     told = name or ("" if unit else str(limit))
-    is_aligned = limit.algorithm == "fixed_window" and limit.align == "epoch"
-    return CurrentLimit(
-        limit.amount if limit.amount < U32 else U32, unit, told, limit.period_ns * is_aligned
-    )
+    return CurrentLimit(amount if amount < U32 else U32, unit, told, epoch_window(limit))

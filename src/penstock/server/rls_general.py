@@ -13,6 +13,7 @@ from functools import lru_cache
 from penstock.clock import Clock
 from penstock.gate import Gate
 from penstock.limit import Limit
+from penstock.numbers import whole_seconds, window_left
 from penstock.rules import verdict as reasons
 from penstock.rules.model import Rule
 from penstock.rules.verdict import Descriptor, Status, Verdict
@@ -26,7 +27,7 @@ from penstock.server.rls_answer import (
     row_of,
     write_response,
 )
-from penstock.server.rls_words import NS, OK, OVER_LIMIT, PERIODS, U32, UNIT_OF_PERIOD, UNITS
+from penstock.server.rls_words import OK, OVER_LIMIT, PERIODS, U32, UNIT_OF_PERIOD, UNITS
 
 # Different limits that requests may bring in all: each has counters of its own, for good.
 MOST_OVERRIDES = 4_096
@@ -116,8 +117,8 @@ class General:
             return new_row(code, None, U32, -1)
         if status.reason == reasons.CLOSED:
             limit = no_units(asked.unit, "") if asked.amount == 0 else closed_limit(status.rule)
-            left = limit.window - self._clock.now() % limit.window
-            return new_row(code, limit, 0, -(-left // NS))
+            reset = whole_seconds(window_left(limit.window, self._clock.now()))
+            return new_row(code, limit, 0, reset)
         return new_row(code, None, 0, -1)
 
 

@@ -97,7 +97,7 @@ def test_a_check(site: Site) -> None:
                 },
                 "remaining": 1,
                 "retry_after": 0.0,
-                "reset_after": 30.0,
+                "reset": 30,
             }
         ],
     }  # fmt: skip

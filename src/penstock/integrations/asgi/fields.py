@@ -7,13 +7,14 @@ from functools import lru_cache
 from math import ceil
 
 from penstock.integrations.asgi.request import App, Message, Receive, Scope, Send, encoded
-from penstock.integrations.http import BOTH, more_after
+from penstock.integrations.http import BOTH
 from penstock.integrations.http import policy as policy_of
 from penstock.integrations.http import quota as quota_of
 from penstock.integrations.http import quoted as quoted_name
 from penstock.integrations.pending import OURS, PENDING, Pending, Settling, fields_of
 from penstock.integrations.request import Response
 from penstock.limit import Limit
+from penstock.numbers import reset_of
 
 _OURS = frozenset(name.encode() for name in OURS)
 # A websocket that is closed before it is accepted is answered with 403.
@@ -79,13 +80,14 @@ def fields_in_bytes(pending: Pending) -> list[tuple[bytes, bytes]]:
         return encoded(fields_of(pending))
     name, decision = told[0]
     policy, quoted, limit = _prepared(name, decision.limit)
-    left, after = decision.remaining, more_after(decision)
+    now = checkpoint.now()
+    left, after = decision.shown_remaining(), reset_of(decision, now)
     return [
         policy,
         (b"ratelimit", b"%b;r=%d;t=%d" % (quoted, left, after)),
         limit,
         (b"x-ratelimit-remaining", b"%d" % left),
-        (b"x-ratelimit-reset", b"%d" % (ceil(checkpoint.now()) + after)),
+        (b"x-ratelimit-reset", b"%d" % (ceil(now) + after)),
     ]
 
 

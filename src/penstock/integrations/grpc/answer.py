@@ -22,6 +22,7 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import QuotaFailure, RetryInfo  # type: ignore[import-untyped]  # it has types, but does not say so
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # as above
 
+from penstock.clock import WALL
 from penstock.decision import Decision
 from penstock.durations import MILLISECOND, SECOND
 from penstock.integrations import http
@@ -50,7 +51,8 @@ DENIED = Refusal(grpc.StatusCode.PERMISSION_DENIED, "Denied")
 
 def fields(told: Sequence[Told]) -> Metadata:
     """What every answer tells of these limits."""
-    return tuple([(name.lower(), value) for name, value in http.fields(told, 0, http.IETF)])
+    now = WALL.now() / SECOND
+    return tuple([(name.lower(), value) for name, value in http.fields(told, now, http.IETF)])
 
 
 def refusal(told: Sequence[Told]) -> Refusal:

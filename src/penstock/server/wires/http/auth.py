@@ -28,7 +28,6 @@ from penstock.integrations.request import Request
 from penstock.rules.verdict import DENIED, Verdict
 from penstock.server.proxy.request import plain_path
 from penstock.server.service import Service
-from penstock.server.wires.http.check import told_of
 from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_error
 
 ORIGINAL, FORWARDED = "x-original-", "x-forwarded-"
@@ -111,7 +110,7 @@ class AuthApi:
         return self._answer(await waiting, request, refuse)
 
     def _answer(self, verdict: Verdict, request: Request, refuse: int) -> HttpAnswer:
-        told = told_of(verdict)
+        told = verdict.told()
         now = self._service.now()
         if verdict.allowed:
             return HttpAnswer(200, headers=fields(told, now))

@@ -21,6 +21,7 @@ from penstock.durations import SECOND
 from penstock.errors import PenstockError
 from penstock.integrations.http import fields, retry_after
 from penstock.limit import Limit
+from penstock.numbers import reset_of
 from penstock.rules.verdict import LIMIT, Descriptor, Status, Verdict, check_hits
 from penstock.server.service import One, Service
 from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_error
@@ -86,14 +87,15 @@ class CheckApi:
             self._known[body] = Known(one)
 
     def _one(self, verdict: Verdict) -> HttpAnswer:
-        told = told_of(verdict)
-        headers = [*fields(told, self._service.now())] if told else []
+        told = verdict.told()
+        now = self._service.now()
+        headers = fields(told, now)
         if not verdict.allowed:
             after = retry_after(told)
             if after is not None:
                 headers.append(("Retry-After", str(after)))
         status = 200 if verdict.allowed else 429
-        return HttpAnswer(status, written(verdict).encode(), headers)
+        return HttpAnswer(status, written(verdict, now).encode(), headers)
 
     async def _later(self, waiting: Awaitable[Verdict]) -> HttpAnswer:
         try:
@@ -108,10 +110,17 @@ class CheckApi:
         # All are read before the first is asked: a wrong one counts nothing.
         questions = [question(each, f"checks[{at}]: ") for at, each in enumerate(checks)]
         found = self._service.check_each(questions)
-        return _results(found) if isinstance(found, list) else self._many_later(found)
+        return self._results(found) if isinstance(found, list) else self._many_later(found)
 
     async def _many_later(self, waiting: Awaitable[list[Verdict | PenstockError]]) -> HttpAnswer:
-        return _results(await waiting)
+        return self._results(await waiting)
+
+    def _results(self, found: list[Verdict | PenstockError]) -> HttpAnswer:
+        now = self._service.now()
+        results = [
+            written(each, now) if isinstance(each, Verdict) else _failed(each) for each in found
+        ]
+        return HttpAnswer(200, f'{{"results":[{",".join(results)}]}}'.encode())
 
 
 class Known:
@@ -133,8 +142,8 @@ class Known:
         degraded = ',"degraded":true' if decision.degraded else ""
         body = (
             f'{{"allowed":{allowed},"retry_after":{after},{self._start}{allowed}{self._rest}'
-            f',"remaining":{decision.remaining},"retry_after":{after}'
-            f',"reset_after":{decision.reset_after!r}{degraded}}}]}}'
+            f',"remaining":{decision.shown_remaining()},"retry_after":{after}'
+            f',"reset":{reset_of(decision, now)}{degraded}}}]}}'
         )
         told = ((self.one.name or "default", decision),)
         headers = fields(told, now)
@@ -144,11 +153,6 @@ class Known:
         if wait is not None:
             headers.append(("Retry-After", str(wait)))
         return HttpAnswer(429, body.encode(), headers)
-
-
-def _results(found: list[Verdict | PenstockError]) -> HttpAnswer:
-    results = [written(each) if isinstance(each, Verdict) else _failed(each) for each in found]
-    return HttpAnswer(200, f'{{"results":[{",".join(results)}]}}'.encode())
 
 
 def _failed(error: PenstockError) -> str:
@@ -201,24 +205,15 @@ def _pairs(asked: Any) -> Any:
     return asked
 
 
-def told_of(verdict: Verdict) -> list[tuple[str, Any]]:
-    """The limits that headers tell of."""
-    return [
-        (status.limit_name or "default", status.decision)
-        for status in verdict.statuses
-        if status.decision is not None and not status.shadow
-    ]
-
-
-def written(verdict: Verdict) -> str:
+def written(verdict: Verdict, now: float) -> str:
     """The answer as JSON. By hand: it is most of what a check takes, and an encoder is slow."""
-    statuses = ",".join([_status(status) for status in verdict.statuses])
+    statuses = ",".join([_status(status, now) for status in verdict.statuses])
     after = _number(verdict.retry_after)
     allowed = "true" if verdict.allowed else "false"
     return f'{{"allowed":{allowed},"retry_after":{after},"statuses":[{statuses}]}}'
 
 
-def _status(status: Status) -> str:
+def _status(status: Status, now: float) -> str:
     pairs = ",".join([f"[{_text(key)},{_text(value)}]" for key, value in status.pairs])
     allowed = "true" if status.allowed else "false"
     told = f'{{"descriptor":[{pairs}],"allowed":{allowed},"reason":{_text(status.reason)}'
@@ -230,8 +225,8 @@ def _status(status: Status) -> str:
     if decision is not None:
         told += (
             f"{_limit(status.limit_name, decision.limit)}"
-            f',"remaining":{decision.remaining},"retry_after":{_number(decision.retry_after)}'
-            f',"reset_after":{decision.reset_after!r}'
+            f',"remaining":{decision.shown_remaining()}'
+            f',"retry_after":{_number(decision.retry_after)},"reset":{reset_of(decision, now)}'
         )
         if decision.degraded:
             told += ',"degraded":true'

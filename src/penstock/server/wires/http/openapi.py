@@ -104,7 +104,7 @@ SCHEMAS: dict[str, Any] = {
             },
             "remaining": {"type": "integer"},
             "retry_after": {"type": ["number", "null"]},
-            "reset_after": {"type": "number"},
+            "reset": {"type": "integer", "description": "Seconds"},
         },
     },
     "Verdict": {
