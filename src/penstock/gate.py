@@ -20,7 +20,7 @@ from penstock.rules.check import Check, Flow, only_domain
 from penstock.rules.compiled import Compiled, Item, Told
 from penstock.rules.decide import Work
 from penstock.rules.match import Matcher
-from penstock.rules.model import RuleSet, grouped
+from penstock.rules.model import ENFORCE, RuleSet, grouped
 from penstock.rules.switches import Switches
 from penstock.rules.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
 from penstock.rules.watch import Watcher
@@ -134,12 +134,35 @@ class Gate:
 
     def begin(self, descriptors: Sequence[Asked], domain: str | None, hits: int) -> Flow:
         """A check, to be driven."""
-        compiled = self.compiled  # once: a reload may come at any moment
         asked: list[Descriptor] = [as_descriptor(descriptor) for descriptor in descriptors]
+        check, name = self._check(domain)
+        return check.flow(asked, name, check_hits(hits))
+
+    def denial(self, *descriptors: Asked, domain: str | None = None) -> Verdict | None:
+        """The refusal of a deny list, if the request is on one; None if not. Counts nothing."""
+        asked = [as_descriptor(descriptor) for descriptor in descriptors]
+        check, name = self._check(domain)
+        return check.denial(asked, name)
+
+    def treats_alike(
+        self, one: Sequence[Asked], other: Sequence[Asked], *, domain: str | None = None
+    ) -> bool:
+        """Whether the same rules, lists and limits apply to both. Counts nothing."""
+        check, name = self._check(domain)
+        first, second = ([as_descriptor(each) for each in asked] for asked in (one, other))
+        return check.treatment(first, name) == check.treatment(second, name)
+
+    @property
+    def enforces(self) -> bool:
+        """Whether it refuses anybody: neither in shadow nor switched off."""
+        return self.switches.calm or self.switches.state().mode == ENFORCE
+
+    def _check(self, domain: str | None) -> tuple[Check, str]:
+        """What decides at this moment, and the name of the domain that is meant."""
+        compiled = self.compiled  # once: a reload may come at any moment
         name = only_domain(compiled, domain)
         state = None if self.switches.calm else self.switches.state()
-        check = Check(compiled, self.store, state, self._clock.now())
-        return check.flow(asked, name, check_hits(hits))
+        return Check(compiled, self.store, state, self._clock.now()), name
 
     # Reloading -----------------------------------------------------------------------------
 

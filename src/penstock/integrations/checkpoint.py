@@ -23,7 +23,8 @@ from penstock.integrations.dimensions import DIMENSIONS, family
 from penstock.integrations.exempt import Exempt, as_exempt
 from penstock.integrations.identity import X_FORWARDED_FOR, Trust
 from penstock.integrations.keys import KeyFunction, by_ip, by_route, by_user
-from penstock.integrations.outcome import FromGate, FromLimits, Outcome, Undecided
+from penstock.integrations.outcome import FromGate, FromLimits, Outcome, Unclear, Undecided
+from penstock.integrations.paths import AmbiguousPath
 from penstock.integrations.request import Request, Response
 from penstock.limit import Limit, as_limit
 from penstock.limiter import Limiter
@@ -52,8 +53,10 @@ class Checkpoint:
     - ``domain``, ``dimensions``: for a gate, see `Descriptors`; ``watch``: reload its file of
       rules when it changes
     - ``trusted``, ``hops``, ``forwarded``: which proxies are believed, see `Trust`
-    - ``exempt``: paths such as ``"/health"`` and ``"/static/*"``, or a function
-    - ``count_preflight``: count the requests by which browsers ask whether they may ask
+    - ``exempt``: paths such as ``"/health"`` and ``"/static/*"``, or a function; what is
+      exempt is not counted, and deny lists apply to it all the same
+    - ``count_preflight``: count the requests by which browsers ask whether they may ask;
+      deny lists apply to them in any case
     - ``count_when``: a function of the `Response`; where it says no, the hit is given back
     - ``shadow``: decide and tell, and refuse nobody
     - ``on_failure``: when the store cannot be asked: ``"open"``, or ``"closed"``
@@ -226,9 +229,9 @@ class Checkpoint:
             if type(exempt) is not bool and isawaitable(exempt):
                 exempt = yield exempt
             if exempt:
-                return None
+                return (yield from self._by_deny_lists(request))
         if request.method == "OPTIONS" and not self._count_preflight and request.is_preflight:
-            return None
+            return (yield from self._by_deny_lists(request))
         cost = self._cost
         if callable(cost):
             found = cost(request)
@@ -239,7 +242,27 @@ class Checkpoint:
             outcome = yield from self._decide(request, cost)
         except StoreError as error:
             outcome = self._failed(error)
+        except AmbiguousPath as error:
+            outcome = Unclear(str(error))
         if outcome is not None and not outcome.allowed:
+            self._refused(outcome)
+        return outcome
+
+    def _by_deny_lists(self, request: Request) -> Flow:
+        """For what is not counted: None, unless it is on a deny list."""
+        gate = self._gate
+        if gate is None or not self._descriptors.denies:
+            return None
+        outcome: Outcome
+        try:
+            descriptors = yield from self._descriptors.flow(request)
+            verdict = gate.denial(*descriptors, domain=self._domain)
+            if verdict is None:
+                return None
+            outcome = FromGate(gate, descriptors, self._domain, 1, verdict)
+        except AmbiguousPath as error:
+            outcome = Unclear(str(error))
+        if not outcome.allowed:
             self._refused(outcome)
         return outcome
 
@@ -327,6 +350,8 @@ class Checkpoint:
         accept = request.header("accept") or ""
         if isinstance(outcome, Undecided):
             return http.unavailable(503, "Rate limits cannot be checked", 1, accept)
+        if isinstance(outcome, Unclear):
+            return http.bad_request(outcome.error, accept)
         return http.refusal(outcome.told, self.now(), self.fields, accept, outcome.denied)
 
     def headers(self, outcome: Outcome) -> list[http.Header]:

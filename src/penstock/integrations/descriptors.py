@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 
 from penstock.errors import RulesError
 from penstock.gate import Gate
+from penstock.integrations.paths import AmbiguousPath, AmbiguousText
 from penstock.rules.compiled import Compiled
 from penstock.rules.model import Domain, Step
 from penstock.rules.verdict import Descriptor
@@ -95,26 +96,70 @@ class Descriptors(Generic[R]):
                 if self._strict:
                     logger.warning("%s", problem)
         _, shapes, wanted = self._ready
+        if not self._gate.switches.calm:
+            shapes, wanted = self._with_lists(shapes, wanted)
         values: dict[str, str] = {}
+        unclear: tuple[str, AmbiguousText] | None = None
         for name, dimension in wanted.items():
             found = dimension(request)
             if found is not None and type(found) is not str and isawaitable(found):
                 found = yield found
             if found is not None:
                 values[name] = str(found)
-        return [
-            Descriptor(tuple([(key, values[key]) for key in shape]))
-            for shape in shapes
-            if values.keys() >= set(shape)
-        ]
+                if isinstance(found, AmbiguousText):
+                    unclear = name, found
+        descriptors = _made(shapes, values)
+        if unclear is not None and self._gate.enforces:
+            self._check_readings(*unclear, shapes, values, descriptors)
+        return descriptors
+
+    def _with_lists(
+        self, shapes: list[tuple[str, ...]], wanted: dict[str, Dimension[R]]
+    ) -> tuple[list[tuple[str, ...]], dict[str, Dimension[R]]]:
+        """Also what the operator's lists are about, whether or not a rule is."""
+        state = self._gate.switches.state()
+        keys = dict.fromkeys([*state.deny_lists, *state.allow_lists])
+        missing = [key for key in keys if (key,) not in shapes]
+        wanted = dict(wanted)
+        found = [(key,) for key in missing if self._dimension(key, wanted) is not None]
+        return [*shapes, *found], wanted
+
+    def _check_readings(
+        self,
+        name: str,
+        path: AmbiguousText,
+        shapes: list[tuple[str, ...]],
+        values: dict[str, str],
+        descriptors: list[Descriptor],
+    ) -> None:
+        """Whether the rules would decide alike, however the server reads the path."""
+        if path.problem:
+            raise AmbiguousPath(f"the path has {path.problem}: servers disagree on what it means")
+        for reading in path.others:
+            other = _made(shapes, {**values, name: reading})
+            if not self._gate.treats_alike(descriptors, other, domain=self._domain):
+                raise AmbiguousPath(
+                    f"the path can be read as {reading!r:.100} and as {str(path)!r:.100}, which "
+                    "have different rules: send one that is only the one or the other"
+                )
+
+    @property
+    def denies(self) -> bool:
+        """Whether there is any deny list to be on."""
+        compiled = self._gate.compiled
+        if compiled is not self._ready[0]:
+            self._prepare(compiled)
+        return self._denies or self._gate.switches.denies
 
     def _prepare(self, compiled: Compiled) -> list[str]:
         """Find out what these rules want to know; returns what nobody can tell them."""
         problems: list[str] = []
         shapes: list[tuple[str, ...]] = []
         wanted: dict[str, Dimension[R]] = {}
+        self._denies = False
         try:
-            asked = shapes_of(self._of_domain(compiled))
+            domain = self._of_domain(compiled)
+            asked, self._denies = shapes_of(domain), denies(domain)
         except RulesError as error:
             problems, asked = [str(error)], {}
         for shape, place in asked.items():
@@ -160,6 +205,19 @@ def shapes_of(domain: Domain) -> dict[tuple[str, ...], str]:
     for key in [*domain.allow, *domain.deny]:
         shapes.setdefault((key,), str(domain.place))
     return shapes
+
+
+def denies(domain: Domain) -> bool:
+    """Whether it has a deny list, anywhere."""
+    return bool(domain.deny) or any(step.deny is not None for _, step in _steps(domain.steps, ()))
+
+
+def _made(shapes: list[tuple[str, ...]], values: Mapping[str, str]) -> list[Descriptor]:
+    return [
+        Descriptor(tuple([(key, values[key]) for key in shape]))
+        for shape in shapes
+        if values.keys() >= set(shape)
+    ]
 
 
 def _steps(

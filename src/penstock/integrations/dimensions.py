@@ -14,7 +14,7 @@ from penstock.integrations.request import Request
 DIMENSIONS: Mapping[str, Dimension[Request]] = {
     ADDRESS: lambda request: request.client or "unknown",
     "method": lambda request: request.method,
-    "path": lambda request: request.path,
+    "path": lambda request: request.rule_path,
     "route": lambda request: request.route or "-",
     "host": lambda request: request.host,
     "user": lambda request: request.user,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable
 
+from penstock.integrations.paths import AmbiguousText, plain
 from penstock.integrations.request import Request
 
 Exempt = Callable[[Request], bool | Awaitable[bool]] | None
 
-# ``/static/../admin`` begins with ``/static/``, and may yet lead to ``/admin``.
-_STEPS = re.compile(r"[/\\]\.\.?(?:[/\\]|$)")
-
 
 def as_exempt(exempt: Iterable[str] | Callable[[Request], bool | Awaitable[bool]]) -> Exempt:
     """``"/health"`` is that path alone, ``"/static/*"`` all that begins with ``/static/``.
+
+    A path that servers may read in several ways is exempt if all readings are:
+    ``/static/../admin`` is not, as it may lead to ``/admin``.
 
     What a function returns may have to be awaited: a coroutine is true, whatever it says.
     """
@@ -29,6 +29,11 @@ def as_exempt(exempt: Iterable[str] | Callable[[Request], bool | Awaitable[bool]
             raise ValueError(
                 f"an exempt path is '/health', or '/static/*' for all below, not {path!r:.100}"
             )
+        if isinstance(plain(f"{path[:-1]}x" if path.endswith("*") else path), AmbiguousText):
+            raise ValueError(
+                f"an exempt path is written decoded, and without '//', '/../' and the like, "
+                f"not as {path!r:.100}"
+            )
         if path.endswith("*"):
             prefixes.append(path[:-1])
         else:
@@ -38,7 +43,12 @@ def as_exempt(exempt: Iterable[str] | Callable[[Request], bool | Awaitable[bool]
     beginnings = tuple(prefixes)
 
     def is_exempt(request: Request) -> bool:
-        path = request.path
-        return path in exact or (path.startswith(beginnings) and not _STEPS.search(path))
+        path = request.rule_path
+        if isinstance(path, AmbiguousText):
+            return not path.problem and all(map(is_named, (path, *path.others)))
+        return is_named(path)
+
+    def is_named(path: str) -> bool:
+        return path in exact or path.startswith(beginnings)
 
     return is_exempt

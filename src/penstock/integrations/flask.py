@@ -29,7 +29,13 @@ except ModuleNotFoundError as error:
     ) from error
 
 from flask import current_app, got_request_exception
-from werkzeug.exceptions import Forbidden, HTTPException, ServiceUnavailable, TooManyRequests
+from werkzeug.exceptions import (
+    BadRequest,
+    Forbidden,
+    HTTPException,
+    ServiceUnavailable,
+    TooManyRequests,
+)
 
 from penstock.integrations.checkpoint import LimitFunction, Limits
 from penstock.integrations.defer import Deferred
@@ -49,7 +55,7 @@ from penstock.integrations.views import (
 )  # fmt: skip
 from penstock.integrations.wsgi.request import WsgiRequest, headers_of
 
-__all__ = ["Denied", "LimitsUnavailable", "Penstock", "RateLimited", "limit"]
+__all__ = ["Denied", "LimitsUnavailable", "PathUnclear", "Penstock", "RateLimited", "limit"]
 
 View = TypeVar("View", bound=Callable[..., Any])
 # In the environ: who tells of limits, if that is this module.
@@ -82,7 +88,13 @@ class LimitsUnavailable(_Refusal, ServiceUnavailable):
     """503: the store failed, and ``on_failure`` is ``"closed"``."""
 
 
-_RAISED: dict[int, type[_Refusal]] = {429: RateLimited, 403: Denied, 503: LimitsUnavailable}
+class PathUnclear(_Refusal, BadRequest):
+    """400: the path has several meanings, for which there are different rules."""
+
+
+_RAISED: dict[int, type[_Refusal]] = {
+    429: RateLimited, 403: Denied, 503: LimitsUnavailable, 400: PathUnclear,
+}  # fmt: skip
 
 
 # The request -------------------------------------------------------------------------------

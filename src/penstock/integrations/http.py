@@ -174,6 +174,11 @@ def unavailable(status: int, error: str, after: int | None = None, accept: str =
     return _answer(status, [], error, after, accept, _problem("temporary-reduced-capacity"))
 
 
+def bad_request(error: str, accept: str = "") -> Answer:
+    """To a request that cannot be decided on as it is."""
+    return _answer(400, [], error, None, accept, {"type": "about:blank"})
+
+
 def deferred(location: str, told: Sequence[Told], now: float, style: str = BOTH) -> Answer:
     """To who was refused and whose request is kept for later: 202, and where to ask."""
     body = {"status": "deferred", "location": location, "retry_after": retry_after(told)}
@@ -195,7 +200,7 @@ def _answer(
         content = {"type": problem.pop("type"), "title": error, "status": status, **problem}
     else:
         kind, content = JSON, {"error": error}
-    if status != 403:
+    if status not in (400, 403):
         content["retry_after"] = after
     # A refusal is no answer to the next request, nor to anybody else's.
     told = [*_content(kind), ("Cache-Control", "no-store"), *waits, *headers]

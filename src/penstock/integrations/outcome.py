@@ -45,6 +45,11 @@ class Outcome:
         """Refused by a deny list, whatever the limits say."""
         return False
 
+    @property
+    def final(self) -> bool:
+        """Refused for what it is, and not for coming too often: nothing is answered instead."""
+        return self.denied
+
     def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
         """Return what was taken, if anything was. What it returns, a coroutine has to await.
 
@@ -60,6 +65,20 @@ class Undecided(Outcome):
 
     def __init__(self, allowed: bool) -> None:
         super().__init__(allowed, "")
+
+
+class Unclear(Outcome):
+    """The path has several meanings, and which rules apply depends on which is meant."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: str) -> None:
+        super().__init__(False, "")
+        self.error = error
+
+    @property
+    def final(self) -> bool:
+        return True
 
 
 class FromLimits(Outcome):

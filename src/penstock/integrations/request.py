@@ -13,6 +13,7 @@ from http.cookies import SimpleCookie
 from typing import Any
 
 from penstock.integrations.identity import NOBODY_TRUSTED, Trust
+from penstock.integrations.paths import plain
 
 # Stands for a cookie that came with different values.
 SEVERAL = "(several)"
@@ -21,7 +22,8 @@ SEVERAL = "(several)"
 class Request:
     """A request that asks to go ahead.
 
-    - ``method``: in upper case; ``path``: as it came, without the query
+    - ``method``: in upper case; ``path``: decoded, without the query; ``rule_path``: the same
+      for decisions, see `penstock.integrations.paths`
     - ``peer``: the address at the other end of the connection; None for a Unix socket
     - ``client``: the address of who asks: the peer, or what trusted proxies say
     - ``header(name)``, ``first(name)``, ``cookies``: None and absent where there is none
@@ -34,6 +36,11 @@ class Request:
     path: str
     native: Any
     trust: Trust = NOBODY_TRUSTED
+
+    @property
+    def rule_path(self) -> str:
+        """The path to decide on; an `AmbiguousText` if servers may read it in other ways."""
+        return plain(self.path)
 
     @property
     def peer(self) -> str | None:
@@ -87,11 +94,13 @@ class Request:
 
     @property
     def is_preflight(self) -> bool:
-        """Whether a browser asks if it may ask (CORS)."""
+        """Whether a browser asks if it may ask (CORS). It never does so with a body."""
         return (
             self.method == "OPTIONS"
             and self.header("origin") is not None
             and self.header("access-control-request-method") is not None
+            and (self.header("content-length") or "0") == "0"
+            and self.header("transfer-encoding") is None
         )
 
     def __repr__(self) -> str:

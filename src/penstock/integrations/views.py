@@ -29,7 +29,8 @@ Options = dict[str, Any]
 
 # What is true of a site, whatever the limit: said once, and taken over by each view's limit.
 OF_A_SITE = (
-    "store", "trusted", "hops", "forwarded", "shadow", "on_failure", "fields", "hook", "clock",
+    "store", "trusted", "hops", "forwarded", "count_preflight", "shadow", "on_failure", "fields",
+    "hook", "clock",
 )  # fmt: skip
 # The longest body that is kept for later.
 KEPT_BODY = 1_048_576
@@ -68,7 +69,7 @@ class Door:
         if outcome.allowed:
             return None
         checkpoint = self.checkpoint
-        if outcome.denied:  # neither a place in the queue nor a cheaper answer
+        if outcome.final:  # neither a place in the queue nor a cheaper answer
             return self.refuse(checkpoint.answer(outcome, request), outcome)
         if self._defer is not None:
             location = yield from self._put_off(self._defer, request)

@@ -14,12 +14,14 @@ from penstock.rules import model, verdict
 from penstock.rules.compiled import Compiled, Counted, replaced_names
 from penstock.rules.decide import Done, Single, Work, decide
 from penstock.rules.match import Match, escaped
-from penstock.rules.model import ENFORCE, SHADOW
+from penstock.rules.model import ENFORCE, SHADOW, Rule
 from penstock.rules.switches import State
 from penstock.rules.verdict import Descriptor, Pair, Verdict
 from penstock.rules.weigh import Line, lines_alike, verdict_on
 from penstock.stores.base import MOST_COST, Counters, Store
 
+# What applies to a descriptor: its rule, what became of it, in shadow or not, and what counts.
+Treatment = tuple[Rule | None, str, bool, bool, list[Counters]]
 Flow = Generator[Work, Done, Verdict]
 
 
@@ -49,6 +51,27 @@ class Check:
             yield from self._inherit(every)
             yield from decide(every)
         return verdict_on(lines, mode == ENFORCE)
+
+    def denial(self, descriptors: Sequence[Descriptor], domain: str) -> Verdict | None:
+        """The refusal of a deny list, if the request is on one. Nothing is counted."""
+        mode = ENFORCE if self._state is None else self._state.mode
+        lines = self._listed_or_matched(descriptors, domain)
+        if mode == model.OFF or not any(_is_denied(line) for line in lines):
+            return None
+        return verdict_on(lines, mode == ENFORCE)
+
+    def treatment(self, descriptors: Sequence[Descriptor], domain: str) -> list[Treatment]:
+        """What applies to each descriptor, whatever is counted. Nothing is."""
+        return [
+            (line.rule, line.reason, line.allowed, line.shadow, [c for c, _ in line.counted])
+            for line in self._listed_or_matched(descriptors, domain)
+        ]
+
+    def _listed_or_matched(self, descriptors: Sequence[Descriptor], domain: str) -> list[Line]:
+        if domain not in self._compiled.matchers:
+            return [Line(descriptor.pairs) for descriptor in descriptors]
+        listed = self._listed(descriptors, domain)
+        return self._lines(descriptors, domain, 1) if listed is None else listed
 
     # Which limits ------------------------------------------------------------------------
 
@@ -193,6 +216,10 @@ class Check:
                     charges.append(("hit", new, (key, 1)))  # shut out there, shut out here
         if charges:
             yield Work(singles=charges)
+
+
+def _is_denied(line: Line) -> bool:
+    return line.reason == verdict.DENIED and not line.allowed
 
 
 def counter_key(domain: str, pairs: Sequence[Pair]) -> str:

@@ -76,6 +76,11 @@ class Switches:
         self._state = State()
         self.calm = True  # looked at for every request
 
+    @property
+    def denies(self) -> bool:
+        """Whether anybody is on a deny list."""
+        return not self.calm and bool(self.state().deny_lists)
+
     def state(self) -> State:
         """The state of this moment."""
         if self._state.next_end <= self._clock.now():

@@ -207,6 +207,65 @@ def test_nobody_else_is_believed(site: Site) -> None:
     assert answer.status == 403
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "//login", "/x/../login", "/x/%2e%2e/login", "/./login", "/%2Flogin", "/login;x",
+        "/login%23", "/login#x", "/..%5clogin", "/%256cogin", "/login%00", "/100%",
+        "http://a.example/login",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("family", ["x_original_uri", "x_forwarded_uri"])
+def test_a_path_that_may_be_another_is_refused(site: Site, family: str, uri: str) -> None:
+    answer = site.ask("/v1/auth", **{family: uri}, x_forwarded_for="203.0.113.7")
+    assert answer.status == 400
+    assert "the path" in json.loads(answer.body)["error"]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["/a//b", "/a%2Fb", "/https://example.com/", "/a%20b", "/%C3%A9", "/a;b", "/C%23?x=//../"],
+)
+def test_a_path_with_the_same_rules_in_all_readings_is_not(site: Site, uri: str) -> None:
+    assert site.ask("/v1/auth", x_original_uri=uri, x_forwarded_for="203.0.113.7").status == 200
+
+
+def test_nobody_is_refused_for_a_path_in_shadow(site: Site) -> None:
+    site.service.gate.switches.mode("shadow")
+    assert site.ask("/v1/auth", x_original_uri="//login").status == 200
+
+
+@pytest.mark.parametrize("name", ["uri", "method", "host"])
+def test_a_proxy_that_adds_to_what_a_client_sent_is_told_so(site: Site, name: str) -> None:
+    request = HttpRequest("127.0.0.1")
+    request.path = "/v1/auth"
+    request.headers = [("x-forwarded-uri", "/a"), *[(f"x-forwarded-{name}", "/b")] * 2]
+    answer = site.routes(request)
+    assert isinstance(answer, HttpAnswer)
+    assert answer.status == 400
+    assert f"x-forwarded-{name} came twice" in json.loads(answer.body)["error"]
+
+
+def test_a_method_counts_in_any_case() -> None:
+    site = Site()
+    site.service.gate.replace("domain: d\ndescriptors: [{key: method, value: GET, limits: 1/hour}]")
+    found = [site.ask("/v1/auth", x_forwarded_method=name).status for name in ("GET", "get", "Get")]
+    assert found == [200, 429, 429]
+
+
+def test_preflights_are_counted_and_denied_like_all(site: Site) -> None:
+    told = {"x_forwarded_method": "OPTIONS", "x_forwarded_uri": "/a", "origin": "https://a.example",
+            "access_control_request_method": "POST"}  # fmt: skip
+    found = [site.ask("/v1/auth", **told, x_forwarded_for="203.0.113.7").status for _ in range(4)]
+    assert found == [200, 200, 200, 429]
+    assert site.ask("/v1/auth", **told, x_forwarded_for="192.0.2.66").status == 403
+
+
+def test_an_operator_denies_what_no_rule_is_about(site: Site) -> None:
+    site.service.gate.switches.deny("header:x-who", "eve")
+    assert [site.ask("/v1/auth", x_who=who).status for who in ("ann", "eve")] == [200, 403]
+
+
 def test_wrong_questions(site: Site) -> None:
     assert site.ask("/v1/auth?domain=none").status == 400
     assert site.ask("/v1/auth?refuse=200").status == 400

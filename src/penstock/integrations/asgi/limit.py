@@ -98,7 +98,7 @@ class PenstockMiddleware:
         self, outcome: Outcome, request: AsgiRequest, receive: Receive, send: Send
     ) -> None:
         scope: Scope = request.native
-        if outcome.denied:  # neither a place in the queue nor a cheaper answer
+        if outcome.final:  # neither a place in the queue nor a cheaper answer
             return await send_answer(self._checkpoint.answer(outcome, request), scope, send)
         if self._defer is not None:
             location = await self._put_off(self._defer, request, receive)
@@ -148,6 +148,8 @@ class PenstockMiddleware:
         await send({"type": "websocket.accept", "headers": headers})
         after = http.retry_after(outcome.told)
         reason = "Rate limit exceeded" if after is None else f"Rate limit exceeded: {after} s"
+        if outcome.final:
+            reason = "Forbidden" if outcome.denied else "Ambiguous path"
         await send({"type": "websocket.close", "code": self._websocket_code, "reason": reason})
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:

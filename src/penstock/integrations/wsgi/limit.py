@@ -79,7 +79,7 @@ class PenstockWSGI:
         self, outcome: Outcome, request: WsgiRequest, start_response: StartResponse
     ) -> Iterable[bytes]:
         checkpoint, environ = self._checkpoint, request.environ
-        if outcome.denied:  # neither a place in the queue nor a cheaper answer
+        if outcome.final:  # neither a place in the queue nor a cheaper answer
             return start_answer(checkpoint.answer(outcome, request), environ, start_response)
         if self._defer is not None:
             location = self._put_off(self._defer, request)

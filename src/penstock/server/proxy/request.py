@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+import re
 
+from penstock.integrations.paths import decoded, plain_raw
 from penstock.integrations.request import Request
 from penstock.server.proxy.framing import NONE, BadMessage, Field, request_length
 
 # What can be said twice without harm (RFC 9110, 9.2.2).
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PROPFIND", "REPORT", "SEARCH"})
 _SCHEMES = (b"http://", b"https://")
+_FIELD_NAME = re.compile(rb"[A-Za-z0-9-]+")
 
 
 class ProxyRequest(Request):
     """The head of a request. ``native`` is itself; raises `BadMessage`.
 
-    ``path`` is what rules see: without the query, decoded, and without ``//``, ``/./`` and
-    ``/../``. So that nobody escapes a rule for ``/login`` with ``/%6Cogin`` or ``//login``,
-    which many servers take for the same. ``target`` is what goes on, as it came.
+    ``target`` goes on as it came; where servers could read its path in several ways, see
+    `penstock.integrations.paths`. ``fields`` are without those whose names have other characters
+    than letters, digits and hyphens: for WSGI and CGI, ``X_Forwarded_For`` is the same as
+    ``X-Forwarded-For``.
     """
 
     def __init__(
@@ -34,23 +37,27 @@ class ProxyRequest(Request):
         self.native = self
         self.method = method
         self.version = version
-        self.fields = fields
+        self.fields = [field for field in fields if _FIELD_NAME.fullmatch(field[0])]
         self.scheme = scheme
         self._peer = peer
-        hosts = [value for name, value in fields if name.lower() == b"host"]
+        hosts = [value for name, value in self.fields if name.lower() == b"host"]
         if len(hosts) > 1 or (not hosts and version == "1.1"):
             raise BadMessage(400, "a request has one Host field")
         self.target, authority = _origin_form(method, target)
         self.authority = (hosts[0] if hosts else b"") if authority is None else authority
-        self.length = request_length(version, fields)
+        self.length = request_length(version, self.fields)
         expect = self.header("expect")
         if expect is not None and expect.lower() != "100-continue":
             raise BadMessage(417, "the only thing to expect is 100-continue")
         # HTTP/1.0 has no such thing, and without a body there is nothing to go on with.
         self.expects = expect is not None and version == "1.1" and self.length != NONE
         self.upgrade = b""  # the protocol, if it is to be passed on
-        path = self.target.partition(b"?")[0].decode("latin-1")
-        self.path = plain_path(unquote(path, "utf-8", "replace"))
+        self._raw_path = self.target.partition(b"?")[0].decode("latin-1")
+        self.path = decoded(self._raw_path)
+
+    @property
+    def rule_path(self) -> str:
+        return plain_raw(self._raw_path)
 
     @property
     def peer(self) -> str | None:
@@ -92,17 +99,3 @@ def _origin_form(method: str, target: bytes) -> tuple[bytes, bytes | None]:
     if not authority or b"@" in authority:
         raise BadMessage(400, "the address has no host, or has a user")
     return path if path.startswith(b"/") else b"/" + path, authority
-
-
-def plain_path(path: str) -> str:
-    """Without empty segments, ``.`` and ``..``; most paths are plain already."""
-    if "//" not in path and "/." not in path:
-        return path
-    kept: list[str] = []
-    for segment in path.split("/"):
-        if segment == "..":
-            del kept[-1:]
-        elif segment not in ("", "."):
-            kept.append(segment)
-    ends = path.endswith(("/", "/.", "/..")) and kept
-    return "/" + "/".join(kept) + ("/" if ends else "")

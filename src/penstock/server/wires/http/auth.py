@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 
 from penstock.errors import PenstockError
 from penstock.gate import Gate
@@ -24,9 +24,9 @@ from penstock.integrations.descriptors import ADDRESS, Descriptors
 from penstock.integrations.dimensions import DIMENSIONS, family
 from penstock.integrations.http import fields, refusal
 from penstock.integrations.identity import Trust
+from penstock.integrations.paths import decoded, plain_raw
 from penstock.integrations.request import Request
 from penstock.rules.verdict import DENIED, Verdict
-from penstock.server.proxy.request import plain_path
 from penstock.server.service import Service
 from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_error
 
@@ -37,8 +37,9 @@ REFUSALS = (401, 403, 429)
 class ForwardedRequest(Request):
     """The request that a proxy asks about. ``native`` is the one that it asked with.
 
-    ``path`` is decoded, and without ``//`` and ``/../``: who limits ``/login`` means
-    ``/%6Cogin``, too. Raises `PenstockError` if nobody knows who said what.
+    Its path cannot be changed from here. Where servers could read it in several ways, and
+    rules ask for it, the answer is 400: see `penstock.integrations.paths`. Raises
+    `PenstockError` if nobody knows who said what.
     """
 
     def __init__(self, asked: HttpRequest, trust: Trust) -> None:
@@ -55,9 +56,19 @@ class ForwardedRequest(Request):
                 " clear those that it does not write"
             )
         self._said = told[0] if told else FORWARDED
-        self.method = asked.header(self._said + "method") or asked.method
-        target = (asked.header(self._said + "uri") or "/").partition("?")[0]
-        self.path = plain_path(unquote(target, "utf-8", "replace"))
+        for name in ("method", "uri", "host"):
+            if len([key for key, _ in asked.headers if key == self._said + name]) > 1:
+                raise PenstockError(
+                    f"{self._said}{name} came twice: let the proxy set it, and not add to it"
+                )
+        # In upper case, as servers go by it.
+        self.method = (asked.header(self._said + "method") or asked.method).upper()
+        self._raw_path = (asked.header(self._said + "uri") or "/").partition("?")[0]
+        self.path = decoded(self._raw_path)
+
+    @property
+    def rule_path(self) -> str:
+        return plain_raw(self._raw_path)
 
     @property
     def peer(self) -> str | None:

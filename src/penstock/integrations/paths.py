@@ -1,0 +1,138 @@
+"""Paths that servers read in more than one way: the one rule for middleware, proxy and /v1/auth.
+
+A decision on a path is only worth something if the server behind it means the same path.
+Most paths are plain: everybody reads them alike. Of the others
+
+- some have a few *readings*. ``//login`` is ``/login`` to some servers and another path to
+  others; so it is with ``%2F``, ``;parameters``, an encoded ``?`` or ``#``, and dots or spaces
+  at the end of a segment. Such a path is decided on only if all its readings come to the
+  same rules. It is exempt only if all of them are.
+- some have no legitimate use: ``.`` and ``..`` as segments, a backslash, control characters,
+  escapes that are escaped again. They are never exempt, and never decided on.
+
+What cannot be decided on is refused with 400, if a rule asks for the path at all. No path is
+rewritten: the server gets it as it came. Upper and lower case, and a slash at the end, make
+different paths here: whether they are for a server is a matter of its routes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import unquote_to_bytes
+
+from penstock.errors import PenstockError
+
+# More ways to read one path than an honest client has use for, and more to read: each reading
+# takes its time.
+MOST_READINGS = 8
+MOST_CHARACTERS = 2048
+
+# One look that most paths pass.
+_NOT_PLAIN = re.compile(
+    r"//|/\.{1,2} *(?:[;/?#]|$)|[\\;?#%\x00-\x1f\x7f]|[. ](?:/|$)|^(?!/)", re.DOTALL
+)
+_DOT_SEGMENT = re.compile(r"/\.{1,2} *(?:[;/?#]|$)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# Of what was escaped twice, what nobody has to escape twice: NUL, % . / ; \ and letters, digits.
+_ESCAPED_TWICE = re.compile(
+    r"%(?:00|2[5def]|3[0-9b]|[46][1-9a-f]|5[0-9acf]|7[0-9ae])", re.IGNORECASE
+)
+_NO_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ESCAPED_SLASH = re.compile(r"%2f", re.IGNORECASE)
+# A slash or a dot in more bytes than it needs, which strict decoders do not take for one.
+_OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]")
+_QUERY = re.compile(r"[?#].*", re.DOTALL)
+_PARAMETERS = re.compile(r";[^/]*")
+_ENDING = re.compile(r"(?<=[^/. ])[. ]+(?=/|$)")
+
+
+class AmbiguousPath(PenstockError):
+    """The path has several readings, and the rules would decide differently on them."""
+
+
+class AmbiguousText(str):
+    """A path that is not plain. The text itself is what is counted: its most normal reading.
+
+    - ``others``: the other readings
+    - ``problem``: why it is not decided on at all; "" if its readings are all there are
+    """
+
+    others: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def plain(path: str) -> str:
+    """A path that was decoded once: as it is if it is plain, or an `AmbiguousText`."""
+    return path if _NOT_PLAIN.search(path) is None else _ambiguous(path, path)
+
+
+def decoded(raw: str) -> str:
+    """A path as it came (its bytes as Latin-1), as text."""
+    if "%" not in raw and raw.isascii():
+        return raw
+    return unquote_to_bytes(raw.encode("latin-1")).decode("utf-8", "replace")
+
+
+def plain_raw(raw: str) -> str:
+    """The same as `plain` for a path as it came, with its escapes."""
+    path = decoded(raw)
+    if path == raw and "%" not in raw:
+        return plain(path)
+    if _NO_ESCAPE.search(raw):
+        return _unreadable(path, "a % that begins no escape")
+    if _OVERLONG.search(unquote_to_bytes(raw.encode("latin-1"))):
+        return _unreadable(path, "a character that is encoded in too many bytes")
+    # Who routes before decoding sees a %2F inside of a segment.
+    kept = decoded(_ESCAPED_SLASH.sub("%252F", raw))
+    return plain(path) if kept == path else _ambiguous(path, kept)
+
+
+def _ambiguous(path: str, kept: str) -> AmbiguousText:
+    problem = _problem(path)
+    if problem:
+        return _unreadable(path, problem)
+    readings = dict.fromkeys((kept, path))
+    normal = path
+    for step in _STEPS:
+        normal = step(normal)
+        readings.update(dict.fromkeys([step(each) for each in readings]))
+        if len(readings) > MOST_READINGS:
+            return _unreadable(path, f"more than {MOST_READINGS} readings")
+    found = AmbiguousText(normal)
+    found.others = tuple(each for each in readings if each != normal)
+    return found
+
+
+def _unreadable(path: str, problem: str) -> AmbiguousText:
+    found = AmbiguousText(path)
+    found.problem = problem
+    return found
+
+
+def _problem(path: str) -> str:
+    if path == "*":  # of OPTIONS, for the server as a whole
+        return ""
+    if len(path) > MOST_CHARACTERS:
+        return f"several readings, and more than {MOST_CHARACTERS} characters"
+    if not path.startswith("/"):
+        return "no / at its beginning"
+    if _DOT_SEGMENT.search(path):
+        return "a segment . or .."
+    if "\\" in path:
+        return "a backslash"
+    if _CONTROL.search(path):
+        return "a control character"
+    if _ESCAPED_TWICE.search(path):
+        return "a character that is escaped twice"
+    return ""
+
+
+# What one server does to a path and another does not, in the order in which it is done.
+_STEPS: tuple[Callable[[str], str], ...] = (
+    lambda path: _QUERY.sub("", path),
+    lambda path: _PARAMETERS.sub("", path),
+    lambda path: _ENDING.sub("", path),
+    lambda path: "/" + path.lstrip("/") if path.startswith("//") else path,
+    lambda path: re.sub("//+", "/", path),
+)
