@@ -107,6 +107,21 @@ def test_limits_reload_and_end(rules: Path, upstream: str) -> None:
         assert "finishing what is under way" in out
 
 
+@pytest.mark.parametrize(
+    ("more", "statuses"), [([], [200] * 3), (["--count-preflight"], [200, 200, 429])]
+)
+def test_preflights_are_counted_if_that_is_said(
+    rules: Path, upstream: str, more: list[str], statuses: list[int]
+) -> None:
+    told = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    with (
+        proxy(rules, upstream, *more) as (_, url),
+        httpx.Client(base_url=url, trust_env=False) as client,
+    ):
+        found = [client.options("/limited", headers=told).status_code for _ in range(3)]
+    assert found == statuses
+
+
 def test_a_hundred_megabytes_each_way_in_flat_memory(rules: Path, upstream: str) -> None:
     def pieces() -> Iterator[bytes]:
         for _ in range(1600):
@@ -165,6 +180,7 @@ def test_a_unix_socket_and_shadow(rules: Path, upstream: str, tmp_path: Path) ->
         (["--store", "nothing"], "store is"),
         (["--trusted", "everybody"], "trusted"),
         (["--exempt", "health"], "exempt"),
+        (["--exempt", "/a/../b"], "without '//', '/../' and the like"),
         (["--timeout", "soon"], "timeout"),
         (["--domain", "other"], "no domain 'other'"),
     ],

@@ -66,6 +66,10 @@ def register(commands: Commands) -> None:
         "--exempt", action="append", default=[], metavar="PATH",
         help="a path that is never counted, such as /health or '/static/*'; may be given again",
     )  # fmt: skip
+    parser.add_argument(
+        "--count-preflight", action="store_true",
+        help="count the requests by which browsers ask whether they may ask (CORS)",
+    )  # fmt: skip
     parser.add_argument("--shadow", action="store_true", help="decide and tell, and refuse nobody")
     parser.add_argument(
         "--timeout", default="60s", metavar="TIME",
@@ -128,6 +132,7 @@ def _proxy(arguments: argparse.Namespace, gate: AsyncGate) -> ProxyServer:
         trusted=arguments.trusted,
         forwarded=arguments.forwarded,
         exempt=arguments.exempt,
+        count_preflight=arguments.count_preflight,
         shadow=arguments.shadow,
     )
     limits = ProxyLimits(response_time=parse_duration(arguments.timeout, "timeout") / SECOND)

@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 # What a class may say besides its limit.
-OPTIONS = ("key", "cost", "name", "exempt", "count_preflight", *OF_A_SITE)
+OPTIONS = ("key", "cost", "name", "exempt", *OF_A_SITE)
 # On Django's request: all throttles of ours that were asked.
 _ASKED = "_penstock_throttles"
 _ABSENT = object()

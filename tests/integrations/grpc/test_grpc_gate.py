@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from integrations.grpc.kit import Bench, eventually
+from integrations.grpc.kit import SERVICE, Bench, eventually
 from integrations.grpc.test_grpc_refusals import details_of
 from penstock import AsyncGate, Gate
 
@@ -88,6 +88,18 @@ def test_whoever_is_on_a_deny_list(bench: Bench, kind: str) -> None:
     assert bench.script.runs == 0
     gate.switches.clear_list("deny", "remote_address", "127.0.0.0/8")
     assert client.call(kind).passed
+
+
+def test_deny_lists_apply_to_exempt_calls(bench: Bench, kind: str) -> None:
+    gate = gate_of(bench, one("service", limits="1/minute"))
+    by_function = bench.function(lambda call: True)
+    for exempt in ([SERVICE], by_function):
+        client = bench.limited(gate=gate, exempt=exempt)
+        assert [client.call(kind).passed for _ in range(3)] == [True] * 3
+        gate.switches.deny("remote_address", "127.0.0.0/8")
+        assert client.call(kind).code is grpc.StatusCode.PERMISSION_DENIED
+        gate.switches.clear_list("deny", "remote_address", "127.0.0.0/8")
+        assert client.call(kind).passed
 
 
 def test_an_ipv6_address_counts_with_its_network(bench: Bench) -> None:

@@ -39,7 +39,7 @@ class RateLimitInterceptor(Guard, grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
         handler = await continuation(handler_call_details)
-        if handler is None or handler_call_details.method in self.exempt_names:
+        if handler is None or self.passes(handler_call_details.method):
             return handler
         return wrapped(handler, _InTasks(self, handler_call_details).around)
 

@@ -129,6 +129,19 @@ class ByGate:
             verdict = yield verdict
         return FromGate(self._gate, descriptors, self._domain, cost, verdict)
 
+    def denial(self, call: Call) -> Flow[Outcome | None]:
+        """For calls that are not counted: None, unless a deny list refuses them."""
+        descriptors = yield from self._descriptors.flow(call)
+        verdict = self._gate.denial(*descriptors, domain=self._domain)
+        if verdict is None:
+            return None
+        return FromGate(self._gate, descriptors, self._domain, 1, verdict)
+
+    @property
+    def denies(self) -> bool:
+        """Whether there is any deny list to be on."""
+        return self._descriptors.denies
+
     def close(self) -> None:
         if self._watches:
             self._gate.close()

@@ -48,7 +48,8 @@ class Guard:
       ``watch``: reload the file when it changes, until `close`
     - ``store``: where to count, if neither a limiter nor a gate says so
     - ``cost``: units, or a function of the call
-    - ``exempt``: names of methods and services that are never counted, or a function
+    - ``exempt``: names of methods and services that are never counted, or a function; deny
+      lists apply to them all the same
     - ``count_when``: a function of the `Status`; where it says no, what was taken is given
       back when the call ends
     - ``shadow``: decide and tell, and refuse nobody
@@ -138,13 +139,17 @@ class Guard:
 
     def admit(self, call: Call, context: Any) -> Flow[Visit]:
         """Decide, before the handler runs and before it reads anything."""
-        if self._exempt_if is not None and (yield from value(self._exempt_if(call))):
-            return Visit(self, call, context)
+        exempt = call.method in self.exempt_names
+        if self._exempt_if is not None:
+            exempt = yield from value(self._exempt_if(call))
         try:
-            cost = self._cost
-            if callable(cost):
-                cost = check_cost((yield from value(cost(call))))
-            outcome = yield from self._decider.decide(call, cost)
+            if exempt:
+                outcome = yield from self._denial(call)
+            else:
+                cost = self._cost
+                if callable(cost):
+                    cost = check_cost((yield from value(cost(call))))
+                outcome = yield from self._decider.decide(call, cost)
         except StoreError as error:
             logger.warning("a call was not counted, as the store failed: %s", error)
             refusal = answer.UNAVAILABLE if self._on_failure == CLOSED else None
@@ -153,6 +158,17 @@ class Guard:
             return Visit(self, call, context)
         refusal = None if outcome.allowed else self._refusal(outcome)
         return self._visit(call, context, outcome, outcome.key, refusal)
+
+    def _denial(self, call: Call) -> Flow[Outcome | None]:
+        """Deny lists apply to exempt calls, too."""
+        if not isinstance(self._decider, ByGate) or not self._decider.denies:
+            return None
+        return (yield from self._decider.denial(call))
+
+    def passes(self, method: str) -> bool:
+        """Whether nothing can be said against its calls, whoever makes them."""
+        denies = isinstance(self._decider, ByGate) and self._decider.denies
+        return method in self.exempt_names and not denies
 
     def _visit(
         self,
