@@ -102,13 +102,13 @@ async def test_fields_of_one_connection_end_there() -> None:
             assert answer.get(name) is None
 
 
-async def test_trailers_pass_both_ways_without_those_that_mean_something_else() -> None:
+async def test_trailers_of_a_response_pass_and_those_of_a_request_do_not() -> None:
     seen: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await head_of(reader)
         seen.append(await asyncio.wait_for(reader.readuntil(b"0\r\n"), 5))
-        seen.append(await head_of(reader))
+        seen.append(await asyncio.wait_for(reader.readuntil(b"\r\n"), 5))
         writer.write(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
             b"2\r\nok\r\n0\r\nX-Sum: 7\r\nSet-Cookie: a=1\r\n\r\n"
@@ -120,7 +120,7 @@ async def test_trailers_pass_both_ways_without_those_that_mean_something_else() 
             b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
             b"3\r\nabc\r\n0\r\nX-Up: 1\r\nAuthorization: x\r\n\r\n"
         )
-        assert seen == [b"3\r\nabc\r\n0\r\n", b"X-Up: 1\r\n\r\n"]
+        assert seen == [b"3\r\nabc\r\n0\r\n", b"\r\n"]
         assert answer.body == b"ok"
         assert answer.trailers == [("X-Sum", "7")]
         assert answer["trailer"] == "X-Sum"

@@ -5,6 +5,11 @@ names. What a client says about who it is, is believed of trusted proxies only: 
 ``X-Forwarded-*`` and ``Forwarded`` are thrown away and written anew. Trusted proxies write
 one of ``X-Forwarded-For`` and ``Forwarded``, and may pass a forged other on, so that one is
 written anew as well.
+
+There are many more names under which servers look for a client's address, such as
+``X-Real-IP``. One that a trusted proxy sent goes on if it says what we found ourselves: if
+not, the client sent it, and the proxy passed it on. From anybody else none of them does, nor
+do fields that name another URL than the one that rules were asked about.
 """
 
 from __future__ import annotations
@@ -34,6 +39,26 @@ _OF_A_CONNECTION = frozenset(
 _ABOUT_THE_CLIENT = frozenset(
     {b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded"}
 )
+# Under these, CDNs, gateways and platforms tell a client's address.
+_ADDRESSES = frozenset(
+    {
+        *(b"x-real-ip", b"true-client-ip", b"client-ip", b"x-client-ip", b"x-client-address"),
+        *(b"cf-connecting-ip", b"cf-connecting-ipv6", b"cf-pseudo-ipv4", b"fastly-client-ip"),
+        *(b"fly-client-ip", b"do-connecting-ip", b"x-appengine-user-ip", b"x-azure-clientip"),
+        *(b"x-azure-socketip", b"x-cluster-client-ip", b"x-envoy-external-address"),
+        *(b"proxy-client-ip", b"wl-proxy-client-ip", b"x-proxyuser-ip", b"x-originating-ip"),
+        *(b"x-remote-ip", b"x-remote-addr", b"remote-addr", b"x-nf-client-connection-ip"),
+    }
+)
+# Told by trusted proxies only: another scheme, or another URL, which some servers go by.
+_TOLD_BY_PROXIES = frozenset(
+    {
+        *(b"front-end-https", b"x-scheme", b"x-url-scheme", b"x-host", b"x-http-host-override"),
+        *(b"x-rewrite-url", b"x-original-url", b"x-original-uri", b"x-original-host"),
+        *(b"x-original-method", b"x-original-forwarded-for"),
+    }
+)
+_FORWARDED = b"x-forwarded-"
 # Fields that change what a message is: they come before a body, or not at all.
 _NOT_AFTER_A_BODY = _OF_A_CONNECTION | {
     *(b"host", b"authorization", b"cookie", b"set-cookie", b"expect", b"trailer", b"via"),
@@ -55,18 +80,25 @@ def tokens(fields: Iterable[Field], name: bytes) -> set[bytes]:
 def to_server(request: ProxyRequest, trust: Trust, header: str) -> list[Field]:
     """The fields of a request as it goes on; without its framing."""
     fields = request.fields
-    dropped = _dropped(fields) | _ABOUT_THE_CLIENT | {b"host", b"via"}
+    dropped = _dropped(fields) | _ABOUT_THE_CLIENT | {b"host", b"via", b"trailer"}
     if not request.expects:
         dropped |= {b"expect"}
     out = [(b"Host", request.authority)]
-    out += [field for field in fields if field[0].lower() not in dropped]
+    trusted = trust.trusts(request.peer)
+    client = (trust.client(request.peer, request.header) or "").encode("latin-1")
+    for field in fields:
+        name = field[0].lower()
+        if name in dropped or (name in _ADDRESSES and not (trusted and field[1] == client)):
+            continue
+        if trusted or not (name in _TOLD_BY_PROXIES or name.startswith(_FORWARDED)):
+            out.append(field)
     if request.method == "OPTIONS":
         out = [_one_hop_less(field) for field in out]
     if b"trailers" in tokens(fields, b"te"):
         out.append((b"TE", b"trailers"))
     if request.upgrade:
         out += [(b"Upgrade", request.upgrade), (b"Connection", b"Upgrade")]
-    out += _about_the_client(request, trust.trusts(request.peer), trust, header)
+    out += _about_the_client(request, trusted, trust, header)
     out.append((b"Via", _via(fields, request.version)))
     return out
 
@@ -86,7 +118,7 @@ def to_client(
 
 
 def trailers(fields: Iterable[Field]) -> list[Field]:
-    """Those that may come after a body."""
+    """Those of a response that may come after its body."""
     return [field for field in fields if field[0].lower() not in _NOT_AFTER_A_BODY]
 
 

@@ -209,4 +209,4 @@ class RequestReader:
         if self._parser.should_upgrade() and exchange.request.length != NONE:
             return  # the parser took it for the end
         self.body_of = None
-        exchange.body_end(self._fields)
+        exchange.body_end()
