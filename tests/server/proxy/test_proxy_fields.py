@@ -183,3 +183,12 @@ async def test_trailers_do_not_become_header_fields() -> None:
     found = json.loads(answer.body)
     assert (found["body"], found["told"]["x-forwarded-for"]) == ("a", "127.0.0.1")
     assert not {"x-api-key", "x-real-ip", "trailer"} & found["told"].keys()
+
+
+@pytest.mark.asyncio(loop_factories=["uvloop"])
+@pytest.mark.parametrize(("server", "mixed_up"), [("gunicorn", False), ("wsgiref", True)])
+async def test_which_servers_take_an_underscore_for_a_hyphen(server: str, mixed_up: bool) -> None:
+    """Middleware cannot tell, once the server has: see docs/howto/know-who-is-asking.md."""
+    async with real_server(server) as port, Client.to(port) as client:
+        answer = await client.get("/api/x", "X_Forwarded_For: 6.6.6.6", "Connection: close")
+    assert ("x-forwarded-for" in json.loads(answer.body)["told"]) is mixed_up
