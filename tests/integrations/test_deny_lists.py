@@ -204,3 +204,15 @@ def test_a_site_says_once_whether_preflights_count() -> None:
     )  # fmt: skip
     ask = by_werkzeug(app)
     assert [ask("OPTIONS", "/view", **PREFLIGHT) for _ in range(2)] == [200, 429]
+
+
+def test_rules_that_change_are_looked_at_before_an_exempt_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate = AsyncGate.from_rules(rules())
+    client = TestClient(PenstockMiddleware(hello, gate=gate, exempt=["/health"]))
+    assert client.get("/health").status_code == 200
+    unknown = {"key": "moon", "limits": "1/hour"}
+    gate.replace({**everybody(), "descriptors": [*rules()["descriptors"], unknown]})
+    assert client.get("/health").status_code == 403
+    assert "nobody says what 'moon' is" in caplog.text

@@ -90,12 +90,7 @@ class Descriptors(Generic[R]):
 
     def flow(self, request: R) -> Flow:
         """Yields what has to be awaited."""
-        compiled = self._gate.compiled
-        if compiled is not self._ready[0]:
-            for problem in self._prepare(compiled):
-                if self._strict:
-                    logger.warning("%s", problem)
-        _, shapes, wanted = self._ready
+        _, shapes, wanted = self._current()
         if not self._gate.switches.calm:
             shapes, wanted = self._with_lists(shapes, wanted)
         values: dict[str, str] = {}
@@ -146,10 +141,17 @@ class Descriptors(Generic[R]):
     @property
     def denies(self) -> bool:
         """Whether there is any deny list to be on."""
+        self._current()
+        return self._denies or self._gate.switches.denies
+
+    def _current(self) -> tuple[Compiled, list[tuple[str, ...]], dict[str, Dimension[R]]]:
+        """What the rules in force want to know: they may have changed."""
         compiled = self._gate.compiled
         if compiled is not self._ready[0]:
-            self._prepare(compiled)
-        return self._denies or self._gate.switches.denies
+            for problem in self._prepare(compiled):
+                if self._strict:
+                    logger.warning("%s", problem)
+        return self._ready
 
     def _prepare(self, compiled: Compiled) -> list[str]:
         """Find out what these rules want to know; returns what nobody can tell them."""

@@ -28,7 +28,8 @@ from penstock.errors import PenstockError
 MOST_READINGS = 8
 MOST_CHARACTERS = 2048
 
-# One look that most paths pass.
+# One quick look that most paths pass, and a closer one.
+_DOUBTFUL = re.compile(r"[\\;?#%. \x00-\x1f\x7f]")
 _NOT_PLAIN = re.compile(
     r"//|/\.{1,2} *(?:[;/?#]|$)|[\\;?#%\x00-\x1f\x7f]|[. ](?:/|$)|^(?!/)", re.DOTALL
 )
@@ -64,6 +65,8 @@ class AmbiguousText(str):
 
 def plain(path: str) -> str:
     """A path that was decoded once: as it is if it is plain, or an `AmbiguousText`."""
+    if path.startswith("/") and "//" not in path and _DOUBTFUL.search(path) is None:
+        return path
     return path if _NOT_PLAIN.search(path) is None else _ambiguous(path, path)
 
 
