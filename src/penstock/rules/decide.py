@@ -75,6 +75,11 @@ class Group:
         self.decisions = dict(zip(self.costs, decisions, strict=True))
         self.taken = all(self.decisions.values())
 
+    def decisions_of(self, line: Line) -> list[Decision]:
+        """Of the limits of a line, in their order; none if nobody was asked."""
+        found = self.decisions
+        return [found[counters, line.key] for counters, _ in line.counted] if found else []
+
     def amends(self, allowed: bool) -> dict[Place, Single]:
         """What is still to be booked or given back, now that the request has been judged."""
         if not self.taken:
@@ -96,19 +101,15 @@ def decide(lines: Sequence[Line]) -> Generator[Work, Done, None]:
     # that is denied does not cost a look at the other limits either.
     hopeless = not judged(lines)
     denied = hopeless and any(x.reason == verdict.DENIED and not x.allowed for x in lines)
-    group_of = _groups(lines)
-    groups = list(dict.fromkeys(group_of.values()))
-    asked = [group for group in groups if group.shadow or not hopeless]
-    looked = [] if denied else [group for group in groups if hopeless and not group.shadow]
-    refunds = [line for line in lines if line.hits < 0 and line.counted]
-    peeks = [] if denied else [line for line in lines if line.hits == 0 and line.counted]
-
+    placed, groups = _groups(lines)
+    asked, looked = groups, groups[:0]
+    if hopeless:
+        asked = [group for group in groups if group.shadow]
+        looked = [] if denied else [group for group in groups if not group.shadow]
     work = Work([group.items() for group in asked])
-    for line in refunds:
-        line.reason = verdict.REFUND
-        work.singles += [
-            ("refund", counters, (line.key, line.cost)) for counters, _ in line.counted
-        ]
+    peeks: list[Line] = []
+    if len(placed) < len(lines):
+        peeks = _singles(lines, denied, work)
     given_back = len(work.singles)
     for line in peeks:
         work.singles += [("peek", counters, (line.key, 1)) for counters, _ in line.counted]
@@ -124,48 +125,65 @@ def decide(lines: Sequence[Line]) -> Generator[Work, Done, None]:
             line.decisions = [next(seen) for _ in line.counted]
         for group in looked:
             group.decisions = {place: next(seen) for place in group.costs}
-    _tell(group_of)
+    for line, group in placed:
+        line.decisions = group.decisions_of(line)
     for line in lines:
         line.allowed = line.allowed and passes(line)
-    yield from _amend(groups, judged(lines))
-    _tell(group_of)
-
-
-def _groups(lines: Sequence[Line]) -> dict[Line, Group]:
-    """Which group each line is decided in that takes something."""
-    together = Group()
-    out = {}
-    for line in lines:
-        if line.hits > 0 and line.counted:
-            alone = line.shadow or line.quota
-            group = out[line] = Group(line.shadow) if alone else together
-            group.add(line)
-    return out
-
-
-def _tell(group_of: dict[Line, Group]) -> None:
-    for line, group in group_of.items():
-        found = group.decisions
-        line.decisions = [found[counters, line.key] for counters, _ in line.counted if found]
-
-
-def _amend(groups: Sequence[Group], allowed: bool) -> Generator[Work, Done, None]:
-    changes = [
+    allowed = judged(lines)
+    amends = [
         (group, place, single)
         for group in groups
+        if not (group.taken and allowed)
         for place, single in group.amends(allowed).items()
     ]
-    if not changes:
-        return
-    yield Work(singles=[single for _, _, single in changes])
-    # The answer tells what is left now.
-    told = [(group, place) for group, place, _ in changes if group.decisions]
-    if not told:
+    if amends:
+        yield from _amend(amends)
+        for line, group in placed:
+            line.decisions = group.decisions_of(line)
+
+
+def _groups(lines: Sequence[Line]) -> tuple[list[tuple[Line, Group]], list[Group]]:
+    """The lines that take something, each with the group that it is decided in; the groups."""
+    together: Group | None = None
+    placed, groups = [], []
+    for line in lines:
+        if line.hits <= 0 or not line.counted:
+            continue
+        if line.shadow or line.quota:
+            groups.append(group := Group(line.shadow))
+        elif together is None:
+            groups.append(group := Group())
+            together = group
+        else:
+            group = together
+        group.add(line)
+        placed.append((line, group))
+    return placed, groups
+
+
+def _singles(lines: Sequence[Line], denied: bool, work: Work) -> list[Line]:
+    """Give back what is to be given back, and say which lines only look."""
+    peeks = []
+    for line in lines:
+        if line.hits < 0 and line.counted:
+            line.reason = verdict.REFUND
+            for counters, _ in line.counted:
+                work.singles.append(("refund", counters, (line.key, line.cost)))
+        elif line.hits == 0 and line.counted and not denied:
+            peeks.append(line)
+    return peeks
+
+
+def _amend(amends: Sequence[tuple[Group, Place, Single]]) -> Generator[Work, Done, None]:
+    """Book and give back, and have the answer tell what is left then."""
+    yield Work(singles=[single for _, _, single in amends])
+    shown = [(group, place) for group, place, _ in amends if group.decisions]
+    if not shown:
         return
     _, looks = yield Work(
-        singles=[("peek", place[0], (place[1], group.costs[place])) for group, place in told]
+        singles=[("peek", place[0], (place[1], group.costs[place])) for group, place in shown]
     )
-    for (group, place), look in zip(told, looks, strict=True):
+    for (group, place), look in zip(shown, looks, strict=True):
         group.decisions[place] = _restated(group.decisions[place], look)
 
 
