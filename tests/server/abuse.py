@@ -41,7 +41,7 @@ from server.wires.frames import (  # found by the line above
 PATH = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 RULES = "domain: api\ndescriptors: [{key: user, limits: 1000000/second}]\n"
 BODY = json.dumps({"domain": "api", "descriptors": [{"user": "42"}]}).encode()
-REQUEST = b"POST /v1/check HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
+REQUEST = b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 RATE = 400.0  # questions a second
 IDLE = 1_000  # connections that say nothing
 
@@ -112,12 +112,12 @@ async def rubbish(ports: Ports) -> None:
 
 
 async def oversized(ports: Ports) -> None:
-    start = b"POST /v1/check HTTP/1.1\r\nContent-Length: 900000000\r\n\r\n"
+    start = b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 900000000\r\n\r\n"
     await _send(ports.http, start, lambda turn: b"x" * 20_000)
 
 
 async def endless_header(ports: Ports) -> None:
-    await _send(ports.http, b"GET / HTTP/1.1\r\nA: ", lambda turn: b"x" * 2_000)
+    await _send(ports.http, b"GET / HTTP/1.1\r\nHost: x\r\nA: ", lambda turn: b"x" * 2_000)
 
 
 async def _send(port: int, start: bytes, make: Callable[[int], bytes], turns: int = 1_000) -> None:
@@ -152,7 +152,7 @@ async def slow(ports: Ports) -> None:
             port = ports.http if number % 2 else ports.grpc
             held.append(await asyncio.open_connection("127.0.0.1", port))
             if number % 4 == 0:
-                held[-1][1].write(b"POST /v1/check HTTP/1.1\r\nContent-Le")
+                held[-1][1].write(b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Le")
             await asyncio.sleep(0.002)
         await asyncio.sleep(3600)
     finally:
@@ -202,8 +202,8 @@ async def mutate(ports: Ports, count: int) -> int:
     """Mutated requests over real connections; each is answered, or its connection closed."""
     dice = random.Random(count)
     before = ports.memory()
-    seeds = [REQUEST, b"GET /v1/auth?domain=api HTTP/1.1\r\nX-Original-URI: /a\r\n\r\n",
-             b"POST /json HTTP/1.1\r\nContent-Length: 14\r\n\r\n{\"domain\": \"\"}"]  # fmt: skip
+    seeds = [REQUEST, b"GET /v1/auth?domain=api HTTP/1.1\r\nHost: x\r\nX-Original-URI: /a\r\n\r\n",
+             b"POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"domain\": \"\"}"]  # fmt: skip
     for done in range(0, count, 50):
         for _ in range(50):
             one = bytearray(dice.choice(seeds))

@@ -3,106 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import socket
 import struct
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from http_parts import POST, Sink, get, serving
 
-from penstock.server.wires.http.limits import HttpLimits
-from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_json, as_text
-from penstock.server.wires.http.protocol import HttpServer
+from penstock.server.wires.http.messages import HttpRequest, as_text
 from penstock.server.wires.http.routes import Routes
-
-SMALL = HttpLimits(
-    url=100, headers=400, header_count=8, body=1000, request_time=1.0, idle_time=1.0,
-    write_time=1.0, pipeline=4, connections=50,
-)  # fmt: skip
-
-
-class Handler:
-    def __init__(self) -> None:
-        self.gate = asyncio.Event()
-        self.seen: list[str] = []
-        self.cancelled = 0
-
-    def __call__(self, request: HttpRequest) -> Any:
-        self.seen.append(request.path)
-        if request.path.startswith("/slow"):
-            return self._slow(request)
-        if request.path == "/boom":
-            raise RuntimeError("as asked")
-        if request.path == "/boom-later":
-            return self._boom()
-        if request.path == "/big":
-            return as_text("x" * 10_000_000)
-        told = [request.method, request.path, request.query, len(request.body)]
-        return as_json(told, headers=[("x-a", request.header("a") or "-")])
-
-    async def _slow(self, request: HttpRequest) -> HttpAnswer:
-        try:
-            await self.gate.wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        return as_text(request.path)
-
-    async def _boom(self) -> HttpAnswer:
-        raise RuntimeError("as asked")
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    def send(self, data: bytes) -> None:
-        self.writer.write(data)
-
-    async def answer(self, head: bool = False) -> tuple[int, dict[str, str], bytes]:
-        raw = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)
-        first, *lines = raw.decode().split("\r\n")
-        headers = dict(line.split(": ", 1) for line in lines if line)
-        length = 0 if head else int(headers.get("content-length", 0))
-        return int(first.split()[1]), headers, await self.reader.readexactly(length)
-
-    async def closed(self) -> bool:
-        try:
-            return await asyncio.wait_for(self.reader.read(1), 10) == b""
-        except ConnectionError:
-            return True
-
-
-@contextlib.asynccontextmanager
-async def serving(limits: HttpLimits = SMALL) -> AsyncIterator[tuple[HttpServer, Handler, Any]]:
-    handler = Handler()
-    server = HttpServer(handler, limits)
-    loop = asyncio.get_running_loop()
-    listener = await loop.create_server(server.factory, "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    clients: list[Client] = []
-
-    async def connect() -> Client:
-        clients.append(Client(*await asyncio.open_connection("127.0.0.1", port)))
-        return clients[-1]
-
-    try:
-        yield server, handler, connect
-    finally:
-        listener.close()
-        handler.gate.set()
-        await server.drain(1.0)
-        for client in clients:
-            client.writer.close()
-            with contextlib.suppress(ConnectionError):
-                await client.writer.wait_closed()
-        assert not server.connections
-
-
-def get(path: str = "/", *headers: str, version: str = "1.1") -> bytes:
-    return "\r\n".join([f"GET {path} HTTP/{version}", "Host: x", *headers, "", ""]).encode()
 
 
 async def test_requests_and_answers() -> None:
@@ -112,17 +22,17 @@ async def test_requests_and_answers() -> None:
         status, headers, body = await client.answer()
         assert (status, body, headers["x-a"]) == (200, b'["GET","/a","b=c",0]', "1, 2")
         assert "date" in headers
-        client.send(b"POST /p HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc")
-        assert (await client.answer())[2] == b'["POST","/p","",3]'
+        client.send(POST + b"Content-Length: 3\r\n\r\nabc")
+        assert (await client.answer())[2] == b'["POST","/","",3]'
         chunks = b"2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n"
-        client.send(b"POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
-        assert (await client.answer())[2] == b'["POST","/p","",5]'
-        client.send(b"HEAD /h HTTP/1.1\r\n\r\n")
+        client.send(POST + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+        assert (await client.answer())[2] == b'["POST","/","",5]'
+        client.send(b"HEAD /h HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await client.answer(head=True))[1]["content-length"] == "18"
-        client.send(b"POST /p HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")
+        client.send(POST + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n")
         assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.send(b"x")
-        assert (await client.answer())[2] == b'["POST","/p","",1]'
+        assert (await client.answer())[2] == b'["POST","/","",1]'
         assert server.requests == 5
 
 
@@ -155,7 +65,7 @@ async def test_answers_keep_their_order_and_reading_stops_while_one_is_late() ->
 async def test_a_header_without_end_is_not_kept() -> None:
     async with serving() as (_, _, connect):
         client = await connect()
-        client.send(b"GET / HTTP/1.1\r\nA: ")
+        client.send(b"GET / HTTP/1.1\r\nHost: x\r\nA: ")
         await asyncio.sleep(0.01)
         client.send(b"b" * 1000)
         assert (await client.answer())[0] == 431
@@ -177,15 +87,21 @@ async def test_a_wish_to_upgrade_is_not_followed() -> None:
         (b"rubbish\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nbad header\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
-        (b"GET /" + b"a" * 200 + b" HTTP/1.1\r\n\r\n", 414),
-        (b"GET / HTTP/1.1\r\nA: " + b"b" * 500 + b"\r\n\r\n", 431),
-        (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20 + b"\r\n", 431),
-        (b"POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n" + b"a" * 2000, 413),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"a" * 2000, 413),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", 400),
+        (
+            POST + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
+        ),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"GET /" + b"a" * 200 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 500 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 20 + b"\r\n", 431),
+        (POST + b"Content-Length: 2000\r\n\r\n" + b"a" * 2000, 413),
+        (
+            POST + b"Transfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"a" * 2000,
+            413,
+        ),
     ],
 )
 async def test_what_is_refused_is_told_why_and_closed(sent: bytes, status: int) -> None:
@@ -205,7 +121,7 @@ async def test_what_is_refused_is_told_why_and_closed(sent: bytes, status: int) 
 async def test_what_came_before_a_bad_request_is_answered_first() -> None:
     async with serving() as (_, handler, connect):
         client = await connect()
-        client.send(get("/slow") + b"POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n" + b"a" * 2000)
+        client.send(get("/slow") + POST + b"Content-Length: 2000\r\n\r\n" + b"a" * 2000)
         await asyncio.sleep(0.02)
         handler.gate.set()
         assert (await client.answer())[2] == b"/slow"
@@ -263,7 +179,7 @@ async def test_the_slow_are_cut_off() -> None:
     async with serving() as (server, handler, connect):
         silent, half, body, unread, late = [await connect() for _ in range(5)]
         half.send(b"GET / HT")
-        body.send(b"POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+        body.send(POST + b"Content-Length: 10\r\n\r\nabc")
         unread.send(get("/big"))
         late.send(get("/slow"))
         assert await silent.closed()
@@ -305,11 +221,11 @@ async def test_draining_answers_what_is_open_and_takes_no_more() -> None:
 
 
 async def test_mutated_requests_never_break_it() -> None:
-    """A few thousand; the long form is tests/server/fuzz_http.py."""
+    """A few thousand; the long form is ``tests/server/abuse.py --mutations``."""
     seeds = [
         get("/a?b=c", "A: b"),
-        b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        POST + b"Content-Length: 3\r\n\r\nabc",
+        POST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     ]
     chance = random.Random(7)
     async with serving() as (server, _, connect):
@@ -325,21 +241,6 @@ async def test_mutated_requests_never_break_it() -> None:
         client = await connect()
         client.send(get())
         assert (await client.answer())[0] == 200
-
-
-class Sink(asyncio.Transport):
-    """Takes everything."""
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 1) if name == "peername" else default
-
-    def write(self, data: Any) -> None:
-        assert data.startswith(b"HTTP/1.1 ")
-
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
 
 
 async def test_routes() -> None:

@@ -14,11 +14,12 @@ from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING, cast
 
 from penstock.server.proxy.exchange import Exchange
-from penstock.server.proxy.framing import BadMessage
 from penstock.server.proxy.limits import LINGER
 from penstock.server.proxy.reader import RequestReader
 from penstock.server.proxy.request import ProxyRequest
+from penstock.server.wires.http.framing import BadMessage
 from penstock.server.wires.http.messages import HttpRequest, as_error
+from penstock.server.wires.http.pace import Pace
 
 if TYPE_CHECKING:
     from penstock.server.proxy.server import ProxyServer
@@ -43,6 +44,7 @@ class ClientConnection(asyncio.Protocol):
         self._ending = False
         self._lingering = False
         self._backlog = 0
+        self._unread_pace = Pace(server.limits.client.least_rate)
 
     # From the transport --------------------------------------------------------------------
 
@@ -82,7 +84,8 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.blocked = True
-        self._backlog = 2**62
+        self._backlog = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        self._unread_pace.start(self._loop.time(), self._limits.client.write_time)
         self._hold_link(True)
 
     def resume_writing(self) -> None:
@@ -221,9 +224,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _rest(self) -> None:
         """Nothing is owed by the client, but the rest of a body or its next request."""
-        reader, limits = self._reader, self._limits
-        seconds = limits.client.idle_time if reader.body_of is None else limits.body_time
-        reader.deadline = self._loop.time() + seconds
+        reader, limits, now = self._reader, self._limits, self._loop.time()
+        reader.deadline = now + limits.client.idle_time
+        reader.pace.start(now, limits.body_time)
 
     def judge(self, now: float) -> None:
         """Cut it off if it is too slow."""
@@ -232,22 +235,27 @@ class ClientConnection(asyncio.Protocol):
             return
         if self.blocked:
             left = transport.get_write_buffer_size()
-            if left < self._backlog:
-                self._backlog = left
-                reader.deadline = now + self._limits.client.write_time
-            elif now > reader.deadline:
+            self._unread_pace.moved(max(0, self._backlog - left))
+            self._backlog = left
+            if self._unread_pace.is_late(now):
                 self.server.cut_off += 1
                 self.abort()
             return
-        if now < reader.deadline:
+        if reader.body_of is not None:
+            if not self._paused and reader.pace.is_late(now):
+                self._too_slow()
+        elif now < reader.deadline:
             return
-        if self._lingering:
+        elif self._lingering:
             self.abort()
-        elif reader.in_head or (reader.body_of is not None and not self._paused):
-            self.server.cut_off += 1
-            self.refused(BadMessage(408, "the request did not come in time"))
+        elif reader.in_head:
+            self._too_slow()
         elif self._current is None:
             self.close()  # idle
+
+    def _too_slow(self) -> None:
+        self.server.cut_off += 1
+        self.refused(BadMessage(408, "the request did not come in time"))
 
     def close_when_idle(self) -> None:
         """Close after what is under way; at once if nothing is."""

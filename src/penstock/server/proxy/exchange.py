@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 
 from penstock.integrations.outcome import Outcome
 from penstock.server.proxy.fields import to_client, to_server, trailers
-from penstock.server.proxy.framing import (
+from penstock.server.proxy.limits import MOST_DISCARDED, MOST_HELD
+from penstock.server.proxy.link import Link
+from penstock.server.proxy.request import IDEMPOTENT, ProxyRequest
+from penstock.server.proxy.target import Unreachable
+from penstock.server.wires.http.framing import (
     CHUNKED,
     NONE,
     UNTIL_CLOSE,
@@ -23,10 +27,6 @@ from penstock.server.proxy.framing import (
     last_chunk,
     written,
 )
-from penstock.server.proxy.limits import MOST_DISCARDED, MOST_HELD
-from penstock.server.proxy.link import Link
-from penstock.server.proxy.request import IDEMPOTENT, ProxyRequest
-from penstock.server.proxy.target import Unreachable
 from penstock.server.wires.http.messages import REASONS, HttpAnswer, as_error
 
 if TYPE_CHECKING:

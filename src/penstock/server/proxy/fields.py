@@ -18,8 +18,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from penstock.integrations.identity import FORWARDED, X_FORWARDED_FOR, Trust
-from penstock.server.proxy.framing import Field
 from penstock.server.proxy.request import ProxyRequest
+from penstock.server.wires.http.framing import Field
 
 NAME = b"penstock"
 

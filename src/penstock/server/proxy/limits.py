@@ -23,7 +23,8 @@ class ProxyLimits:
     """Times in seconds."""
 
     client: HttpLimits = field(default_factory=HttpLimits)
-    # A client that stops in the middle of a body.
+    # A client that stops in the middle of a body, or sends fewer than client.least_rate bytes a
+    # second of it.
     body_time: float = 30.0
     connect_time: float = 5.0
     # A server that is asked, and says nothing; also in the middle of a response.

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from penstock.server.proxy.fields import tokens
-from penstock.server.proxy.framing import UNTIL_CLOSE, BadMessage, Field, response_length
 from penstock.server.proxy.limits import MOST_RESPONSE_BYTES, MOST_RESPONSE_FIELDS
 from penstock.server.proxy.target import Unreachable
+from penstock.server.wires.http.framing import (
+    AROUND_A_CHUNK,
+    UNTIL_CLOSE,
+    BadMessage,
+    Field,
+    response_length,
+)
 
 if TYPE_CHECKING:
     from penstock.server.proxy.exchange import Exchange
@@ -38,6 +44,9 @@ class Link(asyncio.Protocol):
         self._fields: list[Field] = []
         self._reason = b""
         self._size = 0
+        self._body = 0  # bytes of the body, the pieces in which they came,
+        self._count = 0
+        self._lines = 0  # and bytes around it; before: bytes of the head
         self._length = 0
         self._in_head = True
         self._interim = False
@@ -141,11 +150,13 @@ class Link(asyncio.Protocol):
             exchange.from_server(data)
             return
         try:
-            if self._in_head:
-                self._size += len(data)
-                if self._size > 2 * MOST_RESPONSE_BYTES and not self._fields:
-                    raise BadMessage(502, "a line without an end")
+            in_head, body = self._in_head, self._body
             self._parser.feed_data(data)
+            if in_head == self._in_head:
+                # The parser keeps a line until it ends, however long that takes.
+                self._lines += len(data) - (self._body - body)
+                if self._lines > 2 * MOST_RESPONSE_BYTES + AROUND_A_CHUNK * self._count:
+                    raise BadMessage(502, "too long header fields, trailers or chunk extensions")
         except httptools.HttpParserUpgrade as upgraded:
             self._raw = True
             exchange.open_tunnel()
@@ -216,7 +227,7 @@ class Link(asyncio.Protocol):
         version: str = self._parser.get_http_version()
         fields = self._fields
         self._in_head = False
-        self._size = 0
+        self._size = self._lines = 0
         self._fields = []  # what comes now are trailers
         if status < 200:
             if status == 101 and not exchange.request.upgrade:
@@ -237,6 +248,8 @@ class Link(asyncio.Protocol):
     def on_body(self, piece: bytes) -> None:
         if self._complete:
             raise BadMessage(502, "a body after the end")
+        self._body += len(piece)
+        self._count += 1
         if self._exchange is not None:
             self._exchange.piece(piece)
 

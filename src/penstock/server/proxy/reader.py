@@ -13,9 +13,18 @@ from typing import Protocol
 import httptools
 
 from penstock.server.proxy.exchange import Exchange
-from penstock.server.proxy.framing import CHUNKED, NONE, BadMessage, Field
 from penstock.server.proxy.limits import BODY_BITE, HEAD_BITE, ProxyLimits
 from penstock.server.proxy.request import ProxyRequest
+from penstock.server.wires.http.framing import (
+    AROUND_A_CHUNK,
+    CHUNKED,
+    MOST_BLANK,
+    NONE,
+    BadMessage,
+    Field,
+    made_up_head,
+)
+from penstock.server.wires.http.pace import Pace
 
 logger = logging.getLogger("penstock.proxy")
 
@@ -63,6 +72,11 @@ class RequestReader:
         self._url = b""
         self._size = 0
         self._head: int | None = None  # bytes of it so far, while it is being read
+        self._blank = 0  # bytes of empty lines, since the last request
+        self._body = 0  # bytes of a body, the pieces in which they came,
+        self._count = 0
+        self._lines = 0  # and bytes around it: sizes of chunks, their extensions, trailers
+        self.pace = Pace(limits.client.least_rate)  # of a body
         self._pieces: list[bytes] = []  # of a body, since the last bite
 
     @property
@@ -99,8 +113,6 @@ class RequestReader:
                 self._read(bite)
         finally:
             self._busy = False
-        if self.body_of is not None:
-            self.deadline = self._loop.time() + self._limits.body_time
 
     def _bite(self) -> int:
         if self.body_of is None:
@@ -115,7 +127,14 @@ class RequestReader:
                 self._head += len(bite)
                 if self._head > self._limits.client.url + self._limits.client.headers:
                     raise BadMessage(431, "too many headers, or too long ones")
+            before, body, last = self.body_of, self._body, self.last
             self._feed(bite)
+            if before is not None and before is self.body_of:
+                self._measure(len(bite), self._body - body)
+            elif self._head is None and last is self.last and before is None:
+                self._blank += len(bite)
+                if self._blank > MOST_BLANK:
+                    raise BadMessage(400, "empty lines, and no request")
             self._pass_on()
         except BadMessage as error:
             self._owner.refused(error)
@@ -125,6 +144,13 @@ class RequestReader:
                 logger.error("a request could not be read", exc_info=cause)
             found = cause if isinstance(cause, BadMessage) else BadMessage(400, str(error))
             self._owner.refused(found)
+
+    def _measure(self, came: int, body: int) -> None:
+        """All that came was of one body, and of what is around it."""
+        self.pace.moved(body)
+        self._lines += came - body
+        if self._lines > self._limits.client.headers + AROUND_A_CHUNK * self._count:
+            raise BadMessage(431, "the trailers are too long, or the chunk extensions")
 
     def _feed(self, bite: memoryview) -> None:
         try:
@@ -141,10 +167,8 @@ class RequestReader:
 
     def _tell_parser(self, length: int) -> None:
         """That it is in the middle of a request, with a body of which it knows nothing."""
-        chunked = length == CHUNKED
-        framing = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % length
         self._muted = True
-        self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n")
+        self._parser.feed_data(made_up_head(length))
         self._muted = False
 
     def _pass_on(self) -> None:
@@ -162,7 +186,7 @@ class RequestReader:
         self._fields = []
         self._url = b""
         self._size = 0
-        self._head = 0
+        self._head = self._blank = 0
         self.deadline = self._loop.time() + self._limits.client.request_time
 
     def on_url(self, url: bytes) -> None:
@@ -190,7 +214,8 @@ class RequestReader:
         version = parser.get_http_version()
         request = ProxyRequest(method, self._url, version, self._fields, owner.peer, owner.scheme)
         self._fields = []  # what comes now are trailers
-        self._size = 0
+        self._size = self._body = self._count = self._lines = 0
+        self.pace.start(self._loop.time(), self._limits.body_time)
         if parser.should_upgrade():
             wanted = (request.header("upgrade") or "").strip().lower().encode("latin-1")
             if wanted in self._limits.upgrades and request.length == NONE:
@@ -200,6 +225,8 @@ class RequestReader:
 
     def on_body(self, piece: bytes) -> None:
         self._pieces.append(piece)
+        self._body += len(piece)
+        self._count += 1
 
     def on_message_complete(self) -> None:
         self._pass_on()

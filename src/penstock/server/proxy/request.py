@@ -6,7 +6,15 @@ import re
 
 from penstock.integrations.paths import decoded, plain_raw
 from penstock.integrations.request import Request
-from penstock.server.proxy.framing import NONE, BadMessage, Field, request_length
+from penstock.server.wires.http.framing import (
+    NONE,
+    BadMessage,
+    Field,
+    check_host,
+    check_version,
+    is_host,
+    request_length,
+)
 
 # What can be said twice without harm (RFC 9110, 9.2.2).
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PROPFIND", "REPORT", "SEARCH"})
@@ -32,8 +40,7 @@ class ProxyRequest(Request):
         peer: str | None,
         scheme: str = "http",
     ) -> None:
-        if version not in ("1.0", "1.1"):
-            raise BadMessage(505, f"this is HTTP/1.1, not {version}")
+        check_version(version)
         self.native = self
         self.method = method
         self.version = version
@@ -41,8 +48,7 @@ class ProxyRequest(Request):
         self.scheme = scheme
         self._peer = peer
         hosts = [value for name, value in self.fields if name.lower() == b"host"]
-        if len(hosts) > 1 or (not hosts and version == "1.1"):
-            raise BadMessage(400, "a request has one Host field")
+        check_host(version, hosts)
         self.target, authority = _origin_form(method, target)
         self.authority = (hosts[0] if hosts else b"") if authority is None else authority
         self.length = request_length(version, self.fields)
@@ -96,6 +102,6 @@ def _origin_form(method: str, target: bytes) -> tuple[bytes, bytes | None]:
     ends = [at for mark in (b"/", b"?") if (at := rest.find(mark)) >= 0]
     end = min(ends, default=len(rest))
     authority, path = rest[:end], rest[end:]
-    if not authority or b"@" in authority:
+    if not authority or not is_host(authority):
         raise BadMessage(400, "the address has no host, or has a user")
     return path if path.startswith(b"/") else b"/" + path, authority

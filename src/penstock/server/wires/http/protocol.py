@@ -1,4 +1,4 @@
-"""HTTP/1.1 over httptools: one connection, whole requests in, whole answers out, in order.
+"""HTTP/1.1: one connection, whole requests in, whole answers out, in order.
 
 A handler answers at once or later. While one is late, what came behind it waits, and when
 enough waits, the connection is not read on: so a peer cannot queue up more than it may.
@@ -14,8 +14,7 @@ from collections.abc import Awaitable
 from email.utils import formatdate
 from typing import Any, cast
 
-import httptools
-
+from penstock.server.wires.http.framing import BadMessage
 from penstock.server.wires.http.limits import HttpLimits
 from penstock.server.wires.http.messages import (
     Handler,
@@ -24,6 +23,8 @@ from penstock.server.wires.http.messages import (
     as_error,
     encoded,
 )
+from penstock.server.wires.http.pace import Pace
+from penstock.server.wires.http.reader import RequestReader
 
 logger = logging.getLogger("penstock.http")
 
@@ -87,14 +88,9 @@ class HttpProtocol(asyncio.Protocol):
         self._server = server
         self._limits = server.limits
         self._loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpRequestParser(self)
+        self._reader = RequestReader(self, self._limits)
         self._transport: asyncio.Transport | None = None
-        self._peer: str | None = None
-        self._reading: HttpRequest | None = None  # not whole yet
-        self._url = b""
-        self._size = 0
-        self._body: list[bytes] = []
-        self._expects = False  # to be told to go on
+        self._owes_continue = False  # to a client that waits for it
         # Whole requests, in order; one that was refused has its answer with it.
         self._waiting: deque[tuple[HttpRequest, HttpAnswer | None]] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -103,8 +99,9 @@ class HttpProtocol(asyncio.Protocol):
         self._unread = 0
         self._stopped = False  # we do not read
         self._ending = False  # after what is under way
+        self._failed = False  # what comes cannot be read
         self._closing = False  # now
-        self._head: int | None = None  # bytes of it so far, while it is being read
+        self._unread_pace = Pace(self._limits.least_rate)
         self._deadline = self._loop.time() + self._limits.idle_time
 
     # From the transport --------------------------------------------------------------------
@@ -117,7 +114,7 @@ class HttpProtocol(asyncio.Protocol):
             self._transport.abort()
             return
         peer = transport.get_extra_info("peername")
-        self._peer = peer[0] if isinstance(peer, tuple) else None
+        self._reader.peer = peer[0] if isinstance(peer, tuple) else None
         server.joined(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -128,30 +125,14 @@ class HttpProtocol(asyncio.Protocol):
             self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        if self._closing or self._transport is None:
+        if self._closing or self._failed or self._transport is None:
             return
-        reading = self._reading
         try:
-            self._feed(data)
-        except httptools.HttpParserError as error:
-            if not self._closing:  # else it is one of our own refusals
-                self._fail(as_error(400, f"not HTTP/1.1: {error}"))
-        if self._head is not None and reading is not None and reading is self._reading:
-            # All of it was of one head. The parser keeps a line until it ends, however long.
-            self._head += len(data)
-            if self._head > self._limits.url + self._limits.headers:
-                self._fail(as_error(431, "too many headers, or too long ones"))
+            self._reader.feed(data)
+        except BadMessage as error:
+            if not self._closing:
+                self._fail(error.status, str(error))
         self._flush()
-
-    def _feed(self, data: bytes) -> None:
-        while True:
-            try:
-                self._parser.feed_data(data)
-                return
-            except httptools.HttpParserUpgrade as wish:
-                # Nobody has to follow it. The parser has stopped for good: take another.
-                self._parser = httptools.HttpRequestParser(self)
-                data = data[wish.args[0] :]
 
     def eof_received(self) -> bool:
         """Half-closed: answer what was asked, then close."""
@@ -161,7 +142,7 @@ class HttpProtocol(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._paused = True
         self._unread = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        self._deadline = self._loop.time() + self._limits.write_time
+        self._unread_pace.start(self._loop.time(), self._limits.write_time)
         self._read_on()
 
     def resume_writing(self) -> None:
@@ -170,66 +151,25 @@ class HttpProtocol(asyncio.Protocol):
         self._go_on()
         self._flush()
 
-    # From the parser -----------------------------------------------------------------------
+    # From the reader -----------------------------------------------------------------------
 
-    def on_message_begin(self) -> None:
-        self._reading = HttpRequest(self._peer)
-        self._url = b""
-        self._size = 0
-        self._body = []
-        self._expects = False
-        self._head = 0
+    def begun(self) -> None:
         self._deadline = self._loop.time() + self._limits.request_time
 
-    def on_url(self, url: bytes) -> None:
-        if self._reading is None:
-            return  # it was refused, as in all that follows
-        self._url += url
-        if len(self._url) > self._limits.url:
-            self._refuse(414, f"the URL is longer than {self._limits.url} bytes")
+    def expected(self) -> None:
+        self._owes_continue = True
+        self._tell_to_go_on()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._reading is None:
-            return
-        self._size += len(name) + len(value)
-        raw = self._reading.raw
-        if self._size > self._limits.headers or len(raw) >= self._limits.header_count:
-            self._refuse(431, "too many headers, or too long ones")
-            return
-        raw.append((name, value))
-        if len(name) == 6 and name.lower() == b"expect":
-            self._expects = True
-
-    def on_headers_complete(self) -> None:
-        request = self._reading
-        self._head = None
-        if request is None:
-            return
-        request.method = self._parser.get_method().decode("latin-1")
-        request.version = self._parser.get_http_version()
-        request.keep_alive = self._parser.should_keep_alive()
-        path, _, query = self._url.partition(b"?")
-        request.path, request.query = path.decode("latin-1"), query.decode("latin-1")
-        self._size = 0
-        if self._expects and request.version == "1.1":
+    def _tell_to_go_on(self) -> None:
+        """Once what came before is answered: an interim answer must not overtake it."""
+        if self._owes_continue and self._task is None and not self._waiting:
+            self._owes_continue = False
             self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def on_body(self, body: bytes) -> None:
-        if self._reading is None:
+    def whole(self, request: HttpRequest) -> None:
+        if self._closing:
             return
-        self._size += len(body)
-        if self._size > self._limits.body:
-            self._refuse(413, f"the body is longer than {self._limits.body} bytes")
-            return
-        self._body.append(body)
-
-    def on_message_complete(self) -> None:
-        request = self._reading
-        self._reading = None
-        if request is None or self._closing:
-            return
-        body = self._body
-        request.body = body[0] if len(body) == 1 else b"".join(body)
+        self._owes_continue = False
         self._server.requests += 1
         if self._server.draining:
             request.keep_alive = False
@@ -255,6 +195,7 @@ class HttpProtocol(asyncio.Protocol):
                 self._answer(request, answer)
             else:
                 self._task = self._loop.create_task(self._later(request, answer))
+        self._tell_to_go_on()
         self._read_on()
 
     async def _later(self, request: HttpRequest, waiting: Awaitable[HttpAnswer]) -> None:
@@ -281,22 +222,13 @@ class HttpProtocol(asyncio.Protocol):
             self._closing = True
             self._waiting.clear()
 
-    def _refuse(self, status: int, error: str) -> None:
-        """The request that is being read is too much: say so, and read nothing more of it."""
-        request = self._reading or HttpRequest(self._peer)
+    def _fail(self, status: int, error: str) -> None:
+        """Nothing more can be read: say why, after what came before is answered, and close."""
+        request = self._reader.reading or HttpRequest(self._reader.peer)
         request.keep_alive = False
-        if self._task is None and not self._waiting:
-            self._fail(as_error(status, error))
-            return
-        # What came before it is answered first.
-        self._waiting.append((request, as_error(status, error)))
-        self._reading = None
-        self._stop_reading()
-
-    def _fail(self, answer: HttpAnswer) -> None:
-        request = self._reading or HttpRequest(self._peer)
-        request.keep_alive = False
-        self._reading = None
+        self._reader.reading = None
+        self._failed = True
+        answer = as_error(status, error)
         if self._task is None and not self._waiting:
             self._answer(request, answer)
         else:
@@ -339,24 +271,30 @@ class HttpProtocol(asyncio.Protocol):
 
     def judge(self, now: float) -> None:
         """Cut it off if it is too slow."""
-        if now < self._deadline or self._transport is None:
+        transport = self._transport
+        if transport is None:
             return
-        if self._task is not None and not self._paused:
-            return  # it is we who are slow
-        if self._paused and self._transport.get_write_buffer_size() < self._unread:
-            self.pause_writing()  # it reads, if slowly
+        if self._paused:
+            left = transport.get_write_buffer_size()
+            self._unread_pace.moved(max(0, self._unread - left))
+            self._unread = left
+            if self._unread_pace.is_late(now):
+                self._server.cut_off += 1
+                transport.abort()
+            return
+        if now < self._deadline or self._task is not None:  # it is not late, or we are
             return
         self._server.cut_off += 1
-        if self._reading is not None and not self._paused and not self._closing:
-            self._fail(as_error(408, "the request did not come in time"))
+        if self._reader.reading is not None and not self._closing:
+            self._fail(408, "the request did not come in time")
             self._flush()
             return
-        self._transport.abort()
+        transport.abort()
 
     def close_when_idle(self) -> None:
         """Close after what is under way; at once if nothing is."""
         self._ending = True
-        if not self._busy and self._reading is None and self._transport is not None:
+        if not self._busy and self._reader.reading is None and self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:

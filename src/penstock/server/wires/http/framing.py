@@ -1,4 +1,4 @@
-"""How long a body is, and what is refused because two readers could disagree about it.
+"""How long a body is, whom a request is for, and what is refused because readers could disagree.
 
 A proxy and the server behind it must see the same requests. Whoever can make them disagree
 about where a body ends can put a second request into the first, which nobody counts. So
@@ -11,6 +11,7 @@ everything that is doubtful is refused; httptools, which is strict, refuses most
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from penstock.errors import PenstockError
@@ -22,7 +23,14 @@ NONE = 0
 CHUNKED = -1
 UNTIL_CLOSE = -2
 
+# What a chunk needs beside its bytes: a size of at most 16 digits, and two ends of lines.
+AROUND_A_CHUNK = 20
+# Bytes of empty lines before a request: RFC 9112 2.2 speaks of one.
+MOST_BLANK = 4_096
+
 _BODILESS = frozenset({204, 304})
+# uri-host [":" port], RFC 9110 7.2; it may be empty.
+_HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 
 
 class BadMessage(PenstockError):
@@ -31,6 +39,34 @@ class BadMessage(PenstockError):
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)
         self.status = status
+
+
+def check_version(version: str) -> None:
+    if version == "0.9":
+        raise BadMessage(400, "the request line has no version: send HTTP/1.1")
+    if version not in ("1.0", "1.1"):
+        raise BadMessage(505, f"this is HTTP/1.1, not {version}")
+
+
+def check_host(version: str, hosts: Sequence[bytes]) -> None:
+    """One Host field (RFC 9112, 3.2). HTTP/1.0 may have none."""
+    if len(hosts) == 1:
+        if not is_host(hosts[0]):
+            raise BadMessage(400, f"Host is HOST or HOST:PORT, not {hosts[0]!r:.100}")
+    elif hosts:
+        raise BadMessage(400, "a request has one Host field, not several")
+    elif version == "1.1":
+        raise BadMessage(400, "the Host field is missing")
+
+
+def is_host(value: bytes) -> bool:
+    return _HOST.fullmatch(value) is not None
+
+
+def made_up_head(length: int) -> bytes:
+    """For a new parser, which is to go on in the middle of a request with this body."""
+    framing = b"Transfer-Encoding: chunked" if length == CHUNKED else b"Content-Length: %d" % length
+    return b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n"
 
 
 def request_length(version: str, fields: Sequence[Field]) -> int:
