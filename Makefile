@@ -3,7 +3,7 @@
 # make test    the whole test suite, with the compiled core and without
 # make check   lint, formatting, types
 # make bench   Penstock beside its peers (about five minutes; make bench ARGS=--quick)
-# make fuzz    ten minutes of broken rules into the loader, and of broken frames into gRPC
+# make fuzz    ten minutes each of broken rules, broken gRPC frames and broken HTTP
 # make soak    the properties and the kill tests for a long time
 # Each of them sets up what it needs, in .venv, and is quick when nothing changed.
 
@@ -76,6 +76,7 @@ bench: .make/penstock .make/bench-packages
 fuzz: .make/penstock
 	$(BIN)/python tests/rules/fuzz.py --minutes 10 $(ARGS)
 	$(BIN)/python tests/server/wires/fuzz.py --minutes 10 $(ARGS)
+	$(BIN)/python tests/server/http/fuzz.py --minutes 10 $(ARGS)
 
 soak: .make/penstock
 	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q tests/properties

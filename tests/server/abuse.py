@@ -120,6 +120,26 @@ async def endless_header(ports: Ports) -> None:
     await _send(ports.http, b"GET / HTTP/1.1\r\nHost: x\r\nA: ", lambda turn: b"x" * 2_000)
 
 
+async def endless_trailer(ports: Ports) -> None:
+    start = b"POST /v1/check HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: "
+    await _send(ports.http, start, lambda turn: b"x" * 20_000)
+
+
+async def hpack_bomb(ports: Ports) -> None:
+    """A field of 4 kB that is put into the table once, and then named by one byte each time."""
+    await _send(ports.grpc, HELLO, _bombs())
+
+
+def _bombs() -> Callable[[int], bytes]:
+    literal = b"\x40\x01x\x7f\xa1\x1e" + b"y" * 4_000  # 4,000 = 127 + 33 + 30 * 128
+
+    def make(turn: int) -> bytes:
+        fields = block(head(PATH)) + (literal if turn == 0 else b"") + b"\xbe" * 10_000
+        return frame(HEADERS, END_HEADERS, 2 * turn + 1, fields)
+
+    return make
+
+
 async def _send(port: int, start: bytes, make: Callable[[int], bytes], turns: int = 1_000) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     drain = asyncio.create_task(_read(reader))
@@ -162,7 +182,16 @@ async def slow(ports: Ports) -> None:
 
 ATTACKS: dict[str, Callable[[Ports], Awaitable[None]]] = {
     each.__name__: each
-    for each in (rapid_reset, ping_flood, rubbish, oversized, endless_header, slow)
+    for each in (
+        rapid_reset,
+        ping_flood,
+        rubbish,
+        oversized,
+        endless_header,
+        endless_trailer,
+        hpack_bomb,
+        slow,
+    )
 }
 
 
@@ -202,8 +231,13 @@ async def mutate(ports: Ports, count: int) -> int:
     """Mutated requests over real connections; each is answered, or its connection closed."""
     dice = random.Random(count)
     before = ports.memory()
-    seeds = [REQUEST, b"GET /v1/auth?domain=api HTTP/1.1\r\nHost: x\r\nX-Original-URI: /a\r\n\r\n",
-             b"POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"domain\": \"\"}"]  # fmt: skip
+    start = b"POST /json HTTP/1.1\r\nHost: x\r\n"
+    seeds = [
+        REQUEST,
+        b"GET /v1/auth?domain=api HTTP/1.1\r\nHost: x\r\nX-Original-URI: /a\r\n\r\n",
+        start + b'Content-Length: 14\r\n\r\n{"domain": ""}',
+        start + b"Transfer-Encoding: chunked\r\n\r\n2;a=b\r\n{}\r\n0\r\nA: b\r\nC: d\r\n\r\n",
+    ]
     for done in range(0, count, 50):
         for _ in range(50):
             one = bytearray(dice.choice(seeds))

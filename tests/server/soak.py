@@ -59,7 +59,8 @@ class Caller:
         else:
             pair = {"user": f"{self._number}-{self.asked % 50_000}"}
         body = json.dumps({"domain": "soak", "descriptors": [pair]}).encode()
-        writer.write(b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        head = b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+        writer.write(head % len(body) + body)
         head = await reader.readuntil(b"\r\n\r\n")
         length = re.search(rb"content-length: (\d+)", head)
         assert length is not None
