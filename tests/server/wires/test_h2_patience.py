@@ -88,6 +88,53 @@ async def test_what_is_spread_over_time_is_no_flood(bench: Bench, name: str) -> 
         assert goodbye(bench.say(b"".join(resets if name == "resets" else pings))) is None
 
 
+# A field of 3,500 bytes that is put into the table, and the byte that stands for it from then on.
+BOMB = b"\x40\x01x\x7f\xad\x1a" + b"y" * 3_500
+AGAIN = b"\xbe"
+
+
+@pytest.mark.parametrize(
+    ("fields", "later"),
+    [
+        (BOMB + AGAIN * 10_000, b""),
+        (BOMB + AGAIN * 10, b""),
+        (BOMB, AGAIN * 10_000),
+        (b"\0\1a\0" * 201, b""),
+        (b"", b"\0\1a\0" * 201),
+    ],
+    ids=["a bomb", "a small bomb", "a bomb behind the body", "fields", "fields behind the body"],
+)
+async def test_a_header_list_far_over_the_limit_ends_the_connection(
+    bench: Bench, fields: bytes, later: bytes
+) -> None:
+    """nghttp2 has to read all of it: 16 KB on the wire became 40 MB."""
+    heard = bench.say(frame(HEADERS, END_HEADERS, 1, block(head(EACH)) + fields), hello=True)
+    if later:
+        assert goodbye(heard) is None
+        heard = bench.say(frame(HEADERS, END_HEADERS | 1, 1, later))
+    assert goodbye(heard) == (
+        ENHANCE_YOUR_CALM, "the header fields are far too large or too many"
+    )  # fmt: skip
+    assert bench.server.counts()["floods"] == 1
+
+
+async def test_header_lists_over_the_limit_are_refused_but_not_for_ever(bench: Bench) -> None:
+    """Each has a few bytes on the wire, and 25 KB to be looked at."""
+    bench.say(frame(HEADERS, END_HEADERS | 1, 1, block(head(NOW)) + BOMB), hello=True)
+    data = block(head(NOW)) + AGAIN * 7
+    answer = Answer(bench.say(frame(HEADERS, END_HEADERS | 1, 3, data)), 3)
+    assert (answer.status, answer.text) == (8, "the header fields are too large or too many")
+    heard = []
+    for stream in range(5, 5000, 2):
+        if bench.transport.state != "open":
+            break
+        heard = bench.say(frame(HEADERS, END_HEADERS | 1, stream, data))
+    assert goodbye(heard) == (
+        ENHANCE_YOUR_CALM, "the header fields are too large or too many, again and again"
+    )  # fmt: skip
+    assert stream > 3_000
+
+
 async def test_streams_that_we_have_to_reset_count_too(bench: Bench) -> None:
     """A peer that breaks the rules of each stream makes us do the work of a reset flood."""
     bench.say(hello=True)

@@ -165,6 +165,6 @@ async def test_who_is_refused_need_not_send_the_rest(bench: Bench) -> None:
 
 async def test_trailers_of_a_client_are_bounded(bench: Bench) -> None:
     bench.say(OPEN, hello=True)
-    many = block([(f"x{i}", "") for i in range(200)])
+    many = block([(f"x{i}", "") for i in range(150)])
     answer = Answer(bench.say(frame(HEADERS, END_HEADERS | END_STREAM, 1, many)))
     assert answer.status == 8

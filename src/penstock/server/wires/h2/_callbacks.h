@@ -70,10 +70,15 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     (void)flags;
     if (st == NULL) return 0;
     st->fields++;
-    /* As RFC 9113 counts. Cannot overflow: nghttp2 lets a field have 64 KB at most. */
-    if (st->field_bytes <= w->header_bytes)
-        st->field_bytes += (uint32_t)(name_length + length + 32);
+    st->field_bytes += name_length + length + 32; /* as RFC 9113 counts */
     if (st->fields > w->header_count || st->field_bytes > w->header_bytes) {
+        /* The rest has to be read, for its table; one byte of it can stand for 4 KB. Who goes
+         * a little too far is told so, but not often. */
+        if (st->fields > 2 * (uint64_t)w->header_count ||
+            st->field_bytes > 2 * (uint64_t)w->header_bytes)
+            return flooded(c, "the header fields are far too large or too many");
+        if (!(st->head & TOO_MUCH) && !take_token(&c->resets_at, &w->resets, c->now))
+            return flooded(c, "the header fields are too large or too many, again and again");
         if (st->state == BODY) REFUSE(c, st, 8, "the trailer fields are too large or too many");
         st->head |= TOO_MUCH;
         return 0;

@@ -95,8 +95,8 @@ typedef struct stream {
     uint8_t head_sent;   /* the answer has begun */
     uint8_t deferred;    /* nghttp2 waits for us to have more to send */
     uint8_t waits;       /* EACH, WATCH: goes on when what is to be sent has become less */
-    uint32_t fields;     /* header fields, and the bytes of them */
-    uint32_t field_bytes;
+    uint64_t fields;     /* header fields, and the bytes of them */
+    uint64_t field_bytes;
     size_t unconsumed;   /* EACH: bytes that the peer's window has not got back */
     int64_t timeout;     /* nanoseconds that the caller gives us, or -1 */
     int64_t born;        /* when it was opened */

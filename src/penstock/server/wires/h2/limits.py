@@ -19,7 +19,8 @@ class Limits:
     """Open at a time on a connection. A gateway that needs more opens another connection."""
 
     header_bytes: int = 16 * KB
-    """Of a request, as RFC 9113 counts: 32 more for each field. gRPC's own default is 8 KB."""
+    """Of a request, as RFC 9113 counts: 32 more for each field. gRPC's own default is 8 KB. A
+    request with more is refused; with twice as much, or twice the fields, the connection ends."""
 
     header_count: int = 100
     """Fields of a request. Each costs time even when its bytes are few."""
