@@ -9,6 +9,27 @@ static int flooded(connection *c, const char *why) {
     return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
+static int forbidden(connection *c, uint32_t code, const char *why) {
+    end_connection(c, code, why);
+    return NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+/* HEADERS and DATA: not for a stream that the peer has closed, or that it has passed over. */
+static int check_open(connection *c, int type, int32_t id) {
+    recent *r = &c->recent;
+    settle(r);
+    if (id > r->last) {
+        if (type == NGHTTP2_HEADERS && id % 2 == 1) advance(r, id);
+        return 0; /* nghttp2 knows what to say to the rest */
+    }
+    if (!is_recent(r, id) || marked(r->by_us, id)) return 0;
+    if (marked(r->closed, id))
+        return forbidden(c, NGHTTP2_STREAM_CLOSED, "the stream is closed");
+    if (!marked(r->begun, id))
+        return forbidden(c, NGHTTP2_PROTOCOL_ERROR, "a later stream was opened before this one");
+    return 0;
+}
+
 /* Every frame passes here first: what costs us more than it costs the peer has a rate. */
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *user) {
     connection *c = user;
@@ -17,7 +38,10 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
     if (c->ended) return NGHTTP2_ERR_CALLBACK_FAILURE;
     switch (hd->type) {
     case NGHTTP2_DATA: control = hd->length == 0 && !(hd->flags & NGHTTP2_FLAG_END_STREAM); break;
-    case NGHTTP2_HEADERS: c->continued = 0; break;
+    case NGHTTP2_HEADERS:
+        c->continued = 0;
+        if (check_open(c, hd->type, hd->stream_id) != 0) return NGHTTP2_ERR_CALLBACK_FAILURE;
+        break;
     case NGHTTP2_WINDOW_UPDATE:
     case NGHTTP2_GOAWAY: break;
     case NGHTTP2_CONTINUATION:
@@ -48,6 +72,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
     st->id = frame->hd.stream_id;
+    mark(c->recent.begun, st->id);
+    c->recent.unclaimed = 0;
     st->method = -1;
     st->timeout = -1;
     st->born = st->since = c->used = c->now;
@@ -136,6 +162,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user) {
     connection *c = user;
     if (frame->hd.type == NGHTTP2_RST_STREAM) {
+        stream *st = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+        /* What the peer has sent by now is still to come. */
+        if (is_recent(&c->recent, frame->hd.stream_id) && (st == NULL || !st->remote_done))
+            mark(c->recent.by_us, frame->hd.stream_id);
         /* A peer can make us reset streams as fast as it can reset them. */
         if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR &&
             !take_token(&c->resets_at, &c->wire->resets, c->now))
@@ -154,6 +184,7 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *u
     (void)code;
     if (st == NULL) return 0;
     nghttp2_session_set_stream_user_data(session, id, NULL);
+    if (is_recent(&c->recent, id)) mark(c->recent.closed, id);
     if (st->before == NULL) c->first = st->after;
     else st->before->after = st->after;
     if (st->after == NULL) c->last = st->before;

@@ -8,6 +8,7 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include "_closed.h"
 #include "_stream.h"
 
 /* Debian has these under a version number that upstream had not, so ask the linker. */
@@ -49,6 +50,8 @@ typedef struct {
     size_t open;
     int64_t now, resets_at, controls_at;
     int64_t used;       /* when a stream was last opened or closed */
+    recent recent;
+    frames frames;
     uint32_t continued; /* CONTINUATION frames of the header block that is coming */
     int greeted;        /* the peer's SETTINGS have come */
     int ended;          /* no more is read; one GOAWAY is left to be sent */

@@ -43,6 +43,7 @@ static void wire_close(wire *w) {
 static int connection_open(connection *c, wire *w) {
     memset(c, 0, sizeof *c);
     c->wire = w;
+    c->frames.skip = NGHTTP2_CLIENT_MAGIC_LEN;
     nghttp2_settings_entry ours[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, w->max_streams},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, w->header_bytes},
@@ -69,8 +70,8 @@ static void connection_close(connection *c) {
     c->held = c->open = 0;
 }
 
-static void connection_feed(connection *c, const uint8_t *data, size_t n) {
-    if (c->ended) return;
+static void receive(connection *c, const uint8_t *data, size_t n) {
+    if (c->ended || n == 0) return;
     ssize_t taken = nghttp2_session_mem_recv(c->session, data, n);
     if (taken >= 0) return;
     switch (taken) {
@@ -85,6 +86,33 @@ static void connection_feed(connection *c, const uint8_t *data, size_t n) {
         break;
     default: end_connection(c, NGHTTP2_INTERNAL_ERROR, nghttp2_strerror((int)taken));
     }
+}
+
+/* All in one piece, as long as no DATA may be for a closed stream: what came before it has to be
+ * read first, then. */
+static void connection_feed(connection *c, const uint8_t *data, size_t n) {
+    size_t at = 0, from = 0;
+    int32_t begun = 0, ended = 0; /* the highest streams that do so in what is not read yet */
+    while (!c->ended && next_frame(&c->frames, data, n, &at)) {
+        const uint8_t *h = c->frames.head;
+        int32_t id = (int32_t)((uint32_t)(h[5] & 0x7f) << 24 | (uint32_t)h[6] << 16 |
+                               (uint32_t)h[7] << 8 | h[8]);
+        if (h[3] == NGHTTP2_DATA && (id <= c->recent.last || id < begun || id <= ended)) {
+            size_t start = at < 9 ? 0 : at - 9;
+            if (start > from) {
+                receive(c, data + from, start - from);
+                from = start;
+                begun = ended = 0;
+                if (c->ended) return;
+            }
+            if (check_open(c, NGHTTP2_DATA, id) != 0) return;
+        }
+        if (h[3] == NGHTTP2_HEADERS && id > begun) begun = id;
+        if (id > ended && (h[3] == NGHTTP2_RST_STREAM ||
+                           (h[3] <= NGHTTP2_HEADERS && (h[4] & NGHTTP2_FLAG_END_STREAM))))
+            ended = id;
+    }
+    receive(c, data + from, n - from);
 }
 
 static uint8_t *put32(uint8_t *p, uint32_t v) {
