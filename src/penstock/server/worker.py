@@ -85,6 +85,7 @@ class Worker:
         self._tls: Any = None
         self._listeners: list[asyncio.AbstractServer] = []
         self._draining = False
+        self._readmitting: set[asyncio.Task[None]] = set()
         subscribe = getattr(self.store, "subscribe", None)
         if subscribe is not None:
             subscribe(self._heard)
@@ -129,12 +130,12 @@ class Worker:
 
         loop = asyncio.get_running_loop()
         self._grpc = H2Server(self._methods())
-        context = None
+        options = {}
         if self.settings.tls_cert:
             self._tls = _server_tls(self.settings)
-            context = self._tls.context
+            options = self._tls.listening(self._grpc.limits)
         make = loop.create_unix_server if listener.family == socket.AF_UNIX else loop.create_server
-        self._listeners.append(await make(self._grpc.factory, sock=listener, ssl=context))
+        self._listeners.append(await make(self._grpc.factory, sock=listener, **options))
 
     async def _start_grpcio(self, reserved: socket.socket | None) -> None:
         from penstock.server.wires.grpcio import GrpcioServer, credentials
@@ -149,7 +150,12 @@ class Worker:
             self._tls = _server_tls(self.settings)
             given = credentials(self._tls)
         try:
-            await self._grpc.start(where, credentials=given, reuse_port=self.settings.workers > 1)
+            await self._grpc.start(
+                where,
+                credentials=given,
+                mutual=bool(self.settings.tls_client_ca),
+                reuse_port=self.settings.workers > 1,
+            )
         except RuntimeError as error:  # all that grpcio says of an address
             raise SettingsError(f"cannot listen on {where}: {error}") from None
 
@@ -177,10 +183,14 @@ class Worker:
     def _reload_tls(self) -> dict[str, Any]:
         if self._tls is not None:
             try:
-                self._tls.reload()
+                others = self._tls.reload()
             except (OSError, ValueError) as error:
                 logger.error("the new certificate cannot be used, the old one stays: %s", error)
                 return {"ok": False, "status": 422, "error": str(error)}
+            if others and self.wire == NGHTTP2:
+                task = asyncio.create_task(self._grpc.readmit(self._tls.admits))
+                self._readmitting.add(task)
+                task.add_done_callback(self._readmitting.discard)
         return {"ok": True, "result": None}
 
     async def drain(self, seconds: float) -> None:
@@ -188,6 +198,8 @@ class Worker:
         if self._draining:
             return
         self._draining = True
+        for task in self._readmitting:
+            task.cancel()
         self.health.set(WHOLE, False, "draining")
         notice = min(NOTICE, seconds)
         await asyncio.sleep(notice)

@@ -52,7 +52,7 @@ async def serve(
 
         server = H2Server(echo.methods, limits)
         listener = await asyncio.get_running_loop().create_server(
-            server.factory, "127.0.0.1", 0, ssl=tls and tls.context
+            server.factory, "127.0.0.1", 0, **(tls.listening(server.limits) if tls else {})
         )
         try:
             yield Served(wire, listener.sockets[0].getsockname()[1], echo, server)

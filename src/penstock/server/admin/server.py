@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.server.admin.access import is_loopback
@@ -67,11 +68,12 @@ class AdminServer:
                     shown(listener),
                 )
         loop = asyncio.get_running_loop()
-        if listener.family == socket.AF_UNIX:
-            server = await loop.create_unix_server(self._http.factory, sock=listener, ssl=self._tls)
-        else:
-            server = await loop.create_server(self._http.factory, sock=listener, ssl=self._tls)
-        self._servers.append(server)
+        make = loop.create_unix_server if listener.family == socket.AF_UNIX else loop.create_server
+        options: dict[str, Any] = {}
+        if self._tls is not None:
+            limit = self._http.limits.request_time
+            options = {"ssl": self._tls, "ssl_handshake_timeout": limit, "ssl_shutdown_timeout": 1}
+        self._servers.append(await make(self._http.factory, sock=listener, **options))
         return shown(listener)
 
     def _check(self, outside: bool, host: str) -> None:

@@ -23,6 +23,9 @@ log = logging.getLogger("penstock.server")
 
 # For calls to hear that nobody waits for them, when the time for that is over.
 LAST_WORDS = 0.5
+# grpcio cannot close the connections that an authority of before has let in: so all are closed
+# when they get old, and answered again once they have shown their certificates.
+MUTUAL = [("grpc.max_connection_age_ms", 300_000), ("grpc.max_connection_age_grace_ms", 5_000)]
 CODES = {code.value[0]: code for code in grpc.StatusCode}
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -50,10 +53,15 @@ class GrpcioServer:
         self,
         *addresses: str,
         credentials: grpc.ServerCredentials | None = None,
+        mutual: bool = False,
         reuse_port: bool = False,
     ) -> list[int]:
-        """Listen on ``"host:port"`` or ``"unix:path"``; the ports, where 0 was asked for."""
-        server = grpc.aio.server(options=_options(self.limits, reuse_port))
+        """Listen on ``"host:port"`` or ``"unix:path"``; the ports, where 0 was asked for.
+
+        ``mutual``: clients show certificates, and have to show them again now and then.
+        """
+        options = _options(self.limits, reuse_port) + (MUTUAL if mutual else [])
+        server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers((_Handlers(self._handlers),))
         ports = [
             server.add_insecure_port(address)

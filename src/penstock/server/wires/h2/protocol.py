@@ -161,6 +161,10 @@ class H2Protocol(asyncio.Protocol):
     # Going away
 
     @property
+    def transport(self) -> asyncio.BaseTransport:
+        return self._transport
+
+    @property
     def open(self) -> int:
         """Streams that are open."""
         return 0 if self._session is None else self._session.open

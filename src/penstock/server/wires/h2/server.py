@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from penstock.clock import MONOTONIC, Clock
 from penstock.server.wires.h2._nghttp2 import Wire
@@ -25,7 +26,7 @@ class H2Server:
         listener.close()
         await server.drain(5)
 
-    Plain HTTP/2 (with prior knowledge) as it is, TLS with ``ssl=`` (see `tls.server_context`),
+    Plain HTTP/2 (with prior knowledge) as it is, TLS with `tls.ServerTLS.listening`,
     unix sockets with ``create_unix_server``. One event loop, the running one.
     """
 
@@ -40,7 +41,7 @@ class H2Server:
         self._accepted = 0
         self._turned_away = 0
         self._draining = False
-        self._emptied: asyncio.Event | None = None
+        self._awaited: list[tuple[set[H2Protocol], asyncio.Event]] = []  # to be gone
 
     def factory(self) -> H2Protocol:
         """For ``create_server`` and its kin."""
@@ -76,8 +77,10 @@ class H2Server:
 
     def left(self, protocol: H2Protocol) -> None:
         self._protocols.discard(protocol)
-        if not self._protocols and self._emptied is not None:
-            self._emptied.set()
+        for leaving, gone in self._awaited:
+            leaving.discard(protocol)
+            if not leaving:
+                gone.set()
 
     async def drain(self, grace: float = 5.0) -> bool:
         """Answer what is open, take no more, close. Whether ``grace`` seconds were enough.
@@ -86,30 +89,50 @@ class H2Server:
         word on what is still answered is said. New connections are closed at once.
         """
         self._draining = True
-        for protocol in list(self._protocols):
+        return await self._see_off(set(self._protocols), grace)
+
+    async def readmit(
+        self, admits: Callable[[asyncio.BaseTransport], bool], grace: float = 5.0
+    ) -> None:
+        """Close the connections that would not be let in any more, as `drain` does with all.
+
+        Once now, and once more when the handshakes that had begun by now must have ended.
+        """
+        for wait in (0.0, self.limits.handshake_seconds):
+            await asyncio.sleep(wait)
+            old = {each for each in self._protocols if not admits(each.transport)}
+            await self._see_off(old, grace)
+
+    async def _see_off(self, leaving: set[H2Protocol], grace: float) -> bool:
+        for protocol in list(leaving):
             protocol.warn()
         notice = min(NOTICE, grace)
-        if not await self._empty(notice):
-            for protocol in list(self._protocols):
+        if not await self._gone(leaving, notice):
+            for protocol in leaving & self._protocols:
                 protocol.leave()
-        await self._empty(grace - notice)
-        enough = self.open_streams == 0
-        for protocol in list(self._protocols):
+        await self._gone(leaving, grace - notice)
+        left = leaving & self._protocols
+        enough = sum(protocol.open for protocol in left) == 0
+        for protocol in left:
             protocol.stop()
-        if not await self._empty(LAST_WORDS):
-            for protocol in list(self._protocols):
+        if not await self._gone(leaving, LAST_WORDS):
+            for protocol in leaving & self._protocols:
                 protocol.abort()
-            await self._empty(LAST_WORDS)
+            await self._gone(leaving, LAST_WORDS)
         return enough
 
-    async def _empty(self, seconds: float) -> bool:
-        """Whether the last connection goes within that time."""
-        if not self._protocols:
+    async def _gone(self, leaving: set[H2Protocol], seconds: float) -> bool:
+        """Whether the last of these connections goes within that time."""
+        left = leaving & self._protocols
+        if not left:
             return True
-        self._emptied = asyncio.Event()
+        awaited = (left, asyncio.Event())
+        self._awaited.append(awaited)
         try:
             async with asyncio.timeout(max(0.0, seconds)):
-                await self._emptied.wait()
+                await awaited[1].wait()
         except TimeoutError:
-            return not self._protocols
+            return not left
+        finally:
+            self._awaited.remove(awaited)
         return True
