@@ -40,7 +40,6 @@ class ProxyRequest(Request):
         peer: str | None,
         scheme: str = "http",
     ) -> None:
-        check_version(version)
         self.native = self
         self.method = method
         self.version = version
@@ -48,7 +47,9 @@ class ProxyRequest(Request):
         self.scheme = scheme
         self._peer = peer
         hosts = [value for name, value in self.fields if name.lower() == b"host"]
-        check_host(version, hosts)
+        check_version(version, len(hosts))
+        for host in hosts:
+            check_host(host)
         self.target, authority = _origin_form(method, target)
         self.authority = (hosts[0] if hosts else b"") if authority is None else authority
         self.length = request_length(version, self.fields)

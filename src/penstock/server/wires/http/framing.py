@@ -41,22 +41,21 @@ class BadMessage(PenstockError):
         self.status = status
 
 
-def check_version(version: str) -> None:
+def check_version(version: str, hosts: int) -> None:
+    """Which HTTP it is, and that it has so many Host fields as that has (RFC 9112, 3.2)."""
     if version == "0.9":
         raise BadMessage(400, "the request line has no version: send HTTP/1.1")
     if version not in ("1.0", "1.1"):
         raise BadMessage(505, f"this is HTTP/1.1, not {version}")
-
-
-def check_host(version: str, hosts: Sequence[bytes]) -> None:
-    """One Host field (RFC 9112, 3.2). HTTP/1.0 may have none."""
-    if len(hosts) == 1:
-        if not is_host(hosts[0]):
-            raise BadMessage(400, f"Host is HOST or HOST:PORT, not {hosts[0]!r:.100}")
-    elif hosts:
+    if hosts > 1:
         raise BadMessage(400, "a request has one Host field, not several")
-    elif version == "1.1":
+    if hosts == 0 and version == "1.1":
         raise BadMessage(400, "the Host field is missing")
+
+
+def check_host(value: bytes) -> None:
+    if not is_host(value):
+        raise BadMessage(400, f"Host is HOST or HOST:PORT, not {value!r:.100}")
 
 
 def is_host(value: bytes) -> bool:

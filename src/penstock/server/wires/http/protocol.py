@@ -195,7 +195,8 @@ class HttpProtocol(asyncio.Protocol):
                 self._answer(request, answer)
             else:
                 self._task = self._loop.create_task(self._later(request, answer))
-        self._tell_to_go_on()
+        if self._owes_continue:
+            self._tell_to_go_on()
         self._read_on()
 
     async def _later(self, request: HttpRequest, waiting: Awaitable[HttpAnswer]) -> None:
