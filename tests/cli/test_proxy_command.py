@@ -170,6 +170,23 @@ def test_a_unix_socket_and_shadow(rules: Path, upstream: str, tmp_path: Path) ->
         assert process.returncode == 0
 
 
+def test_a_body_that_drips_is_cut_off_as_the_options_say(rules: Path, upstream: str) -> None:
+    options = ("--body-timeout", "1s", "--least-rate", "100")
+    with proxy(rules, upstream, *options) as (_, url):
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=20) as client:
+            client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
+            client.settimeout(0.2)
+            for _ in range(100):
+                client.sendall(b"x")
+                try:
+                    said = client.recv(65_536)
+                    break
+                except TimeoutError:
+                    continue
+            assert said.startswith(b"HTTP/1.1 408 ")
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -182,6 +199,9 @@ def test_a_unix_socket_and_shadow(rules: Path, upstream: str, tmp_path: Path) ->
         (["--exempt", "health"], "exempt"),
         (["--exempt", "/a/../b"], "without '//', '/../' and the like"),
         (["--timeout", "soon"], "timeout"),
+        (["--body-timeout", "soon"], "body-timeout"),
+        (["--least-rate", "slow"], "least-rate is bytes a second"),
+        (["--least-rate", "-1"], "least-rate is bytes a second"),
         (["--domain", "other"], "no domain 'other'"),
     ],
 )

@@ -76,6 +76,15 @@ def register(commands: Commands) -> None:
         help="the longest that the server may say nothing (default: 60s)",
     )  # fmt: skip
     parser.add_argument(
+        "--body-timeout", default="30s", metavar="TIME",
+        help="the longest that a client may send nothing of a body (default: 30s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--least-rate", default="240", metavar="BYTES",
+        help="a client that sends a body, or reads a response, with fewer bytes a second is cut"
+        " off; 0 for no such limit (default: 240)",
+    )  # fmt: skip
+    parser.add_argument(
         "--drain", default="10s", metavar="TIME",
         help="the longest that open requests are waited for at the end (default: 10s)",
     )  # fmt: skip
@@ -84,6 +93,12 @@ def register(commands: Commands) -> None:
     )
     add_merge_domains(parser)
     parser.set_defaults(run=run)
+
+
+def _rate(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"least-rate is bytes a second, such as 240, not {text!r:.100}")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -124,6 +139,7 @@ def _proxy(arguments: argparse.Namespace, gate: AsyncGate) -> ProxyServer:
     from penstock.integrations.checkpoint import Checkpoint
     from penstock.server.proxy.limits import ProxyLimits
     from penstock.server.proxy.server import ProxyServer
+    from penstock.server.wires.http.limits import HttpLimits
 
     checkpoint = Checkpoint(
         asynchronous=True,
@@ -135,7 +151,11 @@ def _proxy(arguments: argparse.Namespace, gate: AsyncGate) -> ProxyServer:
         count_preflight=arguments.count_preflight,
         shadow=arguments.shadow,
     )
-    limits = ProxyLimits(response_time=parse_duration(arguments.timeout, "timeout") / SECOND)
+    limits = ProxyLimits(
+        client=HttpLimits(least_rate=_rate(arguments.least_rate)),
+        body_time=parse_duration(arguments.body_timeout, "body-timeout") / SECOND,
+        response_time=parse_duration(arguments.timeout, "timeout") / SECOND,
+    )
     return ProxyServer(checkpoint, arguments.upstream, limits=limits, forwarded=arguments.forwarded)
 
 
