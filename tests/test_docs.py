@@ -96,3 +96,8 @@ def test_no_page_is_left_out_of_the_index() -> None:
     for page in ROOT.glob("docs/**/*.md"):
         if page.name != "README.md":
             assert str(page.relative_to(ROOT / "docs")) in index
+
+
+def test_the_generated_parts_of_the_reference_are_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "tools/reference.py"), "--check"]
+    assert subprocess.run(command).returncode == 0, "run python tools/reference.py"
