@@ -21,6 +21,7 @@ from penstock.server.admin.access import Access, Denied, is_local, is_loopback
 from penstock.server.admin.endpoints import ENDPOINTS
 from penstock.server.admin.server import AdminError, AdminServer, reachable
 from penstock.server.admin.tokens import TokenError, Tokens
+from penstock.server.wires.http.limits import HttpLimits
 from penstock.server.wires.http.messages import HttpRequest
 from penstock.testing import FakeClock
 from server.admin.conftest import TOKEN, Start
@@ -167,6 +168,13 @@ async def test_over_tls(start: Start, tmp_path: Path, caplog: pytest.LogCaptureF
     await secure.close()
     assert found.status_code == 200
     assert "has no TLS" not in caplog.text
+    # A handshake has the time of a request, not the minute that asyncio gives it.
+    hasty = AdminServer(site.api, tls=context, limits=HttpLimits(request_time=0.3))
+    place = await hasty.listen(("127.0.0.1", 0))
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(place.rpartition(":")[2]))
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    writer.close()
+    await hasty.close()
 
 
 # From this machine -------------------------------------------------------------------------
