@@ -141,7 +141,7 @@ class Exchange:
         self.received += len(piece)
         self._body += piece
 
-    def body_end(self, fields: Any) -> None:
+    def body_end(self) -> None:
         if not self.owner.status:
             path, _, query = self.request.target.decode("latin-1").partition("?")
             self.owner.seen.append((self.request.method, f"{path}?{query}", self._body))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 import pytest
@@ -10,8 +11,11 @@ from penstock.server.wires.http import reader
 from server.http import fuzz
 
 
-async def test_both_readers_bear_what_comes_and_agree_on_it() -> None:
+async def test_both_readers_bear_what_comes_and_agree_on_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert await fuzz.run(3_000, time.monotonic() + 120) > 500
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 async def test_a_reader_that_takes_a_body_for_a_request_is_found(

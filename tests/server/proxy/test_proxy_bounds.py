@@ -75,12 +75,12 @@ async def test_a_trailer_of_megabytes_does_not_hold_up_the_others() -> None:
         assert time.process_time() - before < 3.0  # 33 MB took 20 s
 
 
-async def test_small_chunks_pass_with_their_trailers() -> None:
+async def test_small_chunks_pass_and_trailers_do_not() -> None:
     got: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await head_of(reader)
-        got.append(await reader.readuntil(b"0\r\nA: b\r\n\r\n"))
+        got.append(await reader.readuntil(b"0\r\n\r\n"))
         writer.write(OK)
         await reader.read()
 
