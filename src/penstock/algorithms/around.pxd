@@ -11,5 +11,6 @@ cdef class Around(Algorithm):
     cpdef start(self, int64_t now)
     cpdef refresh(self, int64_t now)
     cdef bint sound(self, int64_t* state) noexcept nogil
+    cdef int64_t extent(self, int64_t* state) noexcept nogil
     @cython.locals(index=int64_t)
     cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil

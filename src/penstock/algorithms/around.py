@@ -32,6 +32,9 @@ class Around(Algorithm):
     def sound(self, state: Words) -> bool:
         return self.inner.sound(state + self.own)
 
+    def extent(self, state: Words) -> int:
+        return self.own + self.inner.extent(state + self.own)
+
     def carry(self, old: Words, new: Words) -> None:
         for index in range(self.own):
             new[index] = old[index]

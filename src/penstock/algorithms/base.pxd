@@ -31,4 +31,5 @@ cdef class Algorithm:
         self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil
     cdef bint sound(self, int64_t* state) noexcept nogil
+    cdef int64_t extent(self, int64_t* state) noexcept nogil
     cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil

@@ -66,8 +66,15 @@ class Algorithm:
         """
 
     def sound(self, state: Words) -> bool:
-        """Whether a row from a file can be ours: none of its indexes leads out of it."""
+        """Whether a row from a file can be ours: its indexes stay in it, its sums make sense.
+
+        Whatever else such a row holds, no method may leave it or run on for ever.
+        """
         return True
+
+    def extent(self, state: Words) -> int:
+        """How many of a row's words, from the first, are in use or may be written next."""
+        return self.most_words
 
     def carry(self, old: Words, new: Words) -> None:
         """Move a row that has grown: ``new`` is zero but for its length."""

@@ -25,3 +25,4 @@ cdef class FixedWindow(Algorithm):
     cdef void refund(
         self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil
+    cdef bint sound(self, int64_t* state) noexcept nogil

@@ -95,3 +95,6 @@ class FixedWindow(Algorithm):
         if state[0] <= now or (mark != NO_MARK and mark != state[0]):
             return
         state[1] = state[1] - cost if state[1] > cost else 0
+
+    def sound(self, state: Words) -> bool:
+        return 0 <= state[1] <= MOST_USED

@@ -41,3 +41,5 @@ cdef class SlidingLog(Algorithm):
     cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil
     @cython.locals(slots=int64_t)
     cdef bint sound(self, int64_t* state) noexcept nogil
+    @cython.locals(used=int64_t)
+    cdef int64_t extent(self, int64_t* state) noexcept nogil

@@ -135,7 +135,7 @@ class SlidingLog(Algorithm):
 
     def trim(self, state: Words, most: int) -> None:
         """Keep the newest ``most`` units."""
-        while state[UNITS] > most:
+        while state[UNITS] > most and state[COUNT] > 0:
             place = self.place(state, 0) + 1
             over = state[UNITS] - most
             if state[place] > over:
@@ -201,5 +201,13 @@ class SlidingLog(Algorithm):
             new[FIRST + 2 * index + 1] = old[place + 1]
 
     def sound(self, state: Words) -> bool:
-        slots = (state[LENGTH] - FIRST) // 2
-        return 0 <= state[OLDEST] < slots and 0 <= state[COUNT] <= slots
+        slots = (self.most_words - FIRST) // 2
+        if state[LENGTH] != self.most_words or not 0 <= state[OLDEST] < slots:
+            return False
+        if state[COUNT] == 0:
+            return state[UNITS] == 0
+        return 0 < state[COUNT] <= slots and 0 <= state[UNITS] <= self.most_used
+
+    def extent(self, state: Words) -> int:
+        used = FIRST + 2 * (state[OLDEST] + state[COUNT] + 1)
+        return used if used < self.most_words else self.most_words

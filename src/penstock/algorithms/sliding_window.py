@@ -196,4 +196,4 @@ class SlidingWindow(Algorithm):
             begin -= self.width
 
     def sound(self, state: Words) -> bool:
-        return 0 <= state[NEWEST] <= self.cells
+        return 0 <= state[NEWEST] <= self.cells and 0 <= state[SUM] <= self.most_used

@@ -12,11 +12,15 @@ from contextlib import AbstractContextManager, nullcontext
 
 from penstock.algorithms.words import Words
 from penstock.clock import Clock
+from penstock.decision import Decision
 from penstock.limit import Limit
 from penstock.stores._pure import PureCounters
 from penstock.stores.base import Counters, check_key
+from penstock.stores.levels import LITTLE, LOCKED, REFUSED, RUN_OUT, level_after
 
 _SAMPLE = 16
+_SAMPLE_MORE = 64
+_SAMPLE_LOCKED = 4096
 _SWEEP_EVERY = 64
 _Slot = tuple["DictCounters", str]
 
@@ -34,6 +38,16 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_new_locks)
 
 
+class Row(list[int]):
+    """The words of a key, and its level."""
+
+    __slots__ = ("level",)
+
+    def __init__(self, words: int) -> None:
+        super().__init__([0] * words)
+        self.level = LITTLE
+
+
 class Bound:
     """How many keys a store may hold, over all its limits, and the lock of all of them."""
 
@@ -42,7 +56,7 @@ class Bound:
         self.evictions = 0
         self.lock = threading.RLock()
         # Of all limits in order of arrival, so that a few of them can be looked at in turn.
-        self.rows: dict[_Slot, list[int]] = {}
+        self.rows: dict[_Slot, Row] = {}
         self.inserted = 0
         _bounds.add(self)
 
@@ -75,7 +89,14 @@ class DictCounters(PureCounters):
         if row is None:
             self._make_room()
             row = self.bound.rows[place] = self._new_row()
+        elif row.level and row[0] <= self.now():
+            row.level = LITTLE  # it begins anew
         return nullcontext(Words(row))
+
+    def rise(self, place: _Slot, decision: Decision, most: int = LOCKED) -> None:
+        row = self.bound.rows[place]
+        earned = min(most, level_after(decision, self.limit.burst, bool(self.limit.lockout_ns)))
+        row.level = max(row.level, earned)
 
     def grow(self, row: Words) -> None:
         larger = Words([0] * min(2 * len(row.cells), self.algorithm.most_words))
@@ -98,8 +119,8 @@ class DictCounters(PureCounters):
 
     # Under the lock ----------------------------------------------------------
 
-    def _new_row(self) -> list[int]:
-        row = [0] * self.algorithm.words
+    def _new_row(self) -> Row:
+        row = Row(self.algorithm.words)
         self.set_length(Words(row), len(row))
         return row
 
@@ -111,11 +132,23 @@ class DictCounters(PureCounters):
             self._evict()
 
     def _evict(self) -> None:
-        """Of the keys in front, the one that would be forgotten soonest gives way."""
-        rows = self.bound.rows
-        soonest = min(self._oldest(_SAMPLE), key=lambda slot: rows[slot][0] - slot[0].now())
-        if rows.pop(soonest)[0] > soonest[0].now():
+        """Of the keys in front, the one whose loss gives away least gives way."""
+        for count, enough in ((_SAMPLE, LITTLE), (_SAMPLE_MORE, REFUSED), (_SAMPLE_LOCKED, LOCKED)):
+            least = min(self._oldest(count), key=self._rank)
+            if self._rank(least)[0] <= enough:
+                break  # else look at more of them: all would give away much
+        if self._rank(least)[0] != RUN_OUT:
             self.bound.evictions += 1
+        del self.bound.rows[least]
+
+    def _rank(self, slot: _Slot) -> tuple[int, int]:
+        """The lowest gives way."""
+        row, now = self.bound.rows[slot], slot[0].now()
+        if row[0] <= now:
+            return RUN_OUT, 0
+        # A lockout keeps the time until which it lasts in its second word.
+        level = REFUSED if row.level == LOCKED and row[1] <= now else row.level
+        return level, row[0] - now
 
     def _sweep(self, count: int) -> int:
         """Drop what has expired of the keys in front; the others go to the back."""

@@ -30,10 +30,27 @@ static int make_lock(void *at) {
     return failed;
 }
 
-/* 0, EOWNERDEAD (taken, but its holder died), or another error. */
+/* What kind of mutex the C library sees there: a damaged file may say anything. */
+#ifdef __GLIBC__
+static int lock_kind;
+#define KIND(at) (((pthread_mutex_t *)(at))->__data.__kind)
+static int note_kind(void) {
+    pthread_mutex_t sample;
+    if (make_lock(&sample)) return -1;
+    lock_kind = KIND(&sample);
+    return pthread_mutex_destroy(&sample);
+}
+#define IS_LOCK(at) (KIND(at) == lock_kind)
+#else
+static int note_kind(void) { return 0; }
+#define IS_LOCK(at) 1
+#endif
+
+/* 0, EOWNERDEAD (taken, but its holder died), EINVAL (no lock at all), or another error. */
 static int take_lock(void *at) {
     struct timespec until;
     int turn, got;
+    if (!IS_LOCK(at)) return EINVAL;
     for (turn = 0; turn < SPINS; turn++) {
         got = pthread_mutex_trylock(at);
         if (got != EBUSY) return got;
@@ -78,12 +95,14 @@ static uint64_t siphash(const unsigned char *data, size_t size, uint64_t k0, uin
     return v0 ^ v1 ^ v2 ^ v3;
 }
 
-/* A str's own code units: the same in every process, for any text. */
+/* A str's own code units: the same in every process, for any text. The two lowest bits are
+ * left for the key's level; 0 is a free place. */
 static uint64_t text_hash(PyObject *key, uint64_t k0, uint64_t k1) {
     int kind = PyUnicode_KIND(key);
     uint64_t h = siphash((const unsigned char *)PyUnicode_DATA(key),
                          (size_t)PyUnicode_GET_LENGTH(key) * kind, k0, k1 ^ (uint64_t)kind);
-    return h ? h : 1;
+    h &= ~(uint64_t)3;
+    return h ? h : 4;
 }
 
 #endif

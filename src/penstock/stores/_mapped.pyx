@@ -12,6 +12,11 @@ A lock is held for the time of one decision, some tens of nanoseconds, with the
 GIL and without calling Python. It can still take long when its holder is stopped
 (SIGSTOP, a debugger): after a second the caller gets an error instead of waiting
 on.
+
+Nothing that lies in the file is trusted. Sizes are those of the header that was
+checked when the file was opened; a journal must name a row of its own stripe; a
+row must be one that its algorithm can have written, or it begins anew. A file that
+is cut off while it is in use is an error, too: see ``_guard.h``.
 """
 
 cimport cython
@@ -24,16 +29,21 @@ from posix.unistd cimport close
 from penstock.algorithms.base cimport ATTEMPT, HIT, LOOK, Algorithm
 from penstock.clock import MONOTONIC, WALL
 from penstock.decision cimport Decision, new_decision
-from penstock.stores.base cimport Counters, check_cost, check_key, is_plain, pick
+from penstock.stores.base cimport Counters, check_cost, check_key, is_plain
 
+import mmap
+import os
 import struct
 
-from penstock.errors import StoreError
+from penstock.errors import StoreError, StoreFileError
 from penstock.stores import layout as L
+from penstock.stores.shared_file import open_again
 
 cdef extern from "_mapped.h":
     const int64_t WAYS
     const int EOWNERDEAD
+    const int EINVAL
+    int note_kind() noexcept
     int make_lock(void* at) noexcept
     int take_lock(void* at) noexcept
     void mend_lock(void* at) noexcept
@@ -44,44 +54,82 @@ cdef extern from "_mapped.h":
     void fence() noexcept
     uint64_t text_hash(object key, uint64_t k0, uint64_t k1) noexcept
 
+cdef extern from "_guard.h":
+    ctypedef struct Guard:
+        int lost
+    Guard* new_guard(void* base, size_t size) noexcept
+    void free_guard(Guard* guard) noexcept
+
+# As in levels.py.
+cdef enum:
+    LITTLE, HALF, REFUSED, LOCKED
+    RUN_OUT = -1
+
 cdef object ONE = 1
 cdef int64_t SECOND = 1_000_000_000
+cdef int64_t L_PAGE = L.PAGE
+cdef int64_t L_LOCK = L.LOCK_BYTES
+# Mappings that lost their file stay for as long as the process: a lock that was held
+# in one is still in its thread's list of robust locks.
+cdef list LOST = []
+
+if note_kind():
+    raise ImportError("this system has no robust process-shared mutexes")
 
 
 @cython.final
 cdef class Mapped:
     """A mapped file: finds sets, takes locks, undoes what was left half-done."""
 
-    cdef unsigned char[::1] view    # keeps the mapping alive for as long as we are
+    cdef object mapping             # kept for as long as we are
     cdef unsigned char* base
+    cdef Guard* guard
     cdef int64_t sets, stripes, stripe_bytes, sets_at, set_bytes, row_words
-    cdef int64_t* offset
+    cdef int64_t offset             # of the file's clock: read once, as the file may be damaged
     cdef int64_t* seen
     cdef int64_t* evictions
     cdef int64_t* recoveries
+    cdef int64_t* repairs
     cdef readonly bint closed
+    cdef object path
     cdef int fd                     # holds the lock that says that the file is in use
 
-    def __cinit__(self, mapping, layout, int fd):
+    def __cinit__(self, int fd, layout, path):
         self.fd = fd
+        self.guard = NULL
 
     def __dealloc__(self):
         if self.fd >= 0:
             close(self.fd)
+        if self.guard != NULL:
+            free_guard(self.guard)
 
-    def __init__(self, mapping, layout, fd):
-        self.view = mapping
-        self.base = &self.view[0]
+    def __init__(self, fd, layout, path):
+        cdef const unsigned char[::1] view
+        # The mapping keeps a descriptor of its own, which must not keep our lock.
+        other = open_again(fd)
+        try:
+            self.mapping = mmap.mmap(other, layout.file_bytes)
+        except (OSError, ValueError) as error:  # cut off since it was checked; no room for it
+            raise StoreFileError(f"cannot map {path}: {error}") from error
+        finally:
+            os.close(other)
+        view = self.mapping
+        self.base = <unsigned char*> &view[0]
+        self.guard = new_guard(self.base, layout.file_bytes)
+        if self.guard == NULL:
+            raise MemoryError
+        self.path = path
         self.sets = layout.sets
         self.stripes = layout.stripes
         self.stripe_bytes = layout.stripe_bytes
         self.sets_at = layout.sets_at
         self.set_bytes = layout.set_bytes
         self.row_words = layout.row_words
-        self.offset = <int64_t*> (self.base + <int64_t> L.OFFSET_AT)
         self.seen = <int64_t*> (self.base + <int64_t> L.SEEN_AT)
         self.evictions = <int64_t*> (self.base + <int64_t> L.EVICTIONS_AT)
         self.recoveries = <int64_t*> (self.base + <int64_t> L.RECOVERIES_AT)
+        self.repairs = <int64_t*> (self.base + <int64_t> L.REPAIRS_AT)
 
     def tidy(self):
         """Make all locks anew. Only for who is alone with the file."""
@@ -90,6 +138,16 @@ cdef class Mapped:
             self.undo(stripe)
             if make_lock(self.lock_of(stripe)):
                 raise StoreError("this system has no robust process-shared mutexes")
+        self.check()
+
+    def set_clock(self, int64_t offset):
+        self.offset = offset
+
+    def count_at(self, int64_t at):
+        """One of the header's counters."""
+        cdef int64_t found = load(<int64_t*> (self.base + at))
+        self.check()
+        return found
 
     def close(self):
         cdef int fd = self.fd
@@ -98,10 +156,25 @@ cdef class Mapped:
         if fd >= 0:
             close(fd)
 
+    cdef inline int check(self) except -1:
+        """To be called before what was read from the file is told to anybody."""
+        if self.guard.lost:
+            self.raise_lost()
+        return 0
+
+    cdef int raise_lost(self) except -1:
+        if self.mapping not in LOST:
+            LOST.append(self.mapping)
+        raise StoreError(
+            f"{self.path} was cut off while it was in use: stop the processes that use it,"
+            " delete it, and start them again"
+        )
+
     cdef inline void* lock_of(self, int64_t stripe) noexcept:
-        return self.base + <int64_t> L_PAGE + stripe * self.stripe_bytes
+        return self.base + L_PAGE + stripe * self.stripe_bytes
 
     cdef inline int64_t* journal_of(self, int64_t stripe) noexcept:
+        """The row's place in the file (0: none), its length, and its words."""
         return <int64_t*> (<unsigned char*> self.lock_of(stripe) + L_LOCK)
 
     cdef inline int64_t set_of(self, uint64_t h) noexcept:
@@ -120,6 +193,12 @@ cdef class Mapped:
             mend_lock(self.lock_of(stripe))
             add(self.recoveries, 1)
             return 0
+        self.check()
+        if got == EINVAL:
+            raise StoreError(
+                f"{self.path} is damaged: one of its locks is none; stop the processes that use"
+                " it and start them again"
+            )
         raise StoreError(
             "a lock of the store could not be had within a second: its holder may be stopped"
             f" (error {got})"
@@ -128,10 +207,11 @@ cdef class Mapped:
     cdef inline void give(self, int64_t stripe) noexcept:
         give_lock(self.lock_of(stripe))
 
-    cdef inline void begin(self, int64_t stripe, int64_t* row) noexcept:
+    cdef inline void begin(self, int64_t stripe, int64_t* row, int64_t words) noexcept:
         """Note the row in the journal: from here on it may be half-written."""
         cdef int64_t* journal = self.journal_of(stripe)
-        memcpy(journal + 1, row, <size_t> self.row_words * 8)
+        journal[1] = words
+        memcpy(journal + 2, row, <size_t> words * 8)
         store(journal, <unsigned char*> row - self.base)
         fence()
 
@@ -140,54 +220,82 @@ cdef class Mapped:
 
     cdef void undo(self, int64_t stripe) noexcept:
         cdef int64_t* journal = self.journal_of(stripe)
-        if journal[0] != 0:
-            memcpy(self.base + journal[0], journal + 1, <size_t> self.row_words * 8)
-            fence()
-            store(journal, 0)
+        cdef int64_t row = journal[0], words = journal[1]
+        if row == 0:
+            return
+        if self.is_row(row, stripe) and 0 < words <= self.row_words:
+            memcpy(self.base + row, journal + 2, <size_t> words * 8)
+        else:
+            add(self.repairs, 1)
+        fence()
+        store(journal, 0)
 
-    cdef int64_t* find(self, uint64_t h) noexcept:
-        """The row of ``h``, or NULL."""
+    cdef bint is_row(self, int64_t at, int64_t stripe) noexcept:
+        """Whether a row of this stripe begins at this byte of the file."""
+        cdef int64_t offset = at - self.sets_at
+        if at < self.sets_at or offset >= self.sets * self.set_bytes:
+            return False
+        if offset // self.set_bytes % self.stripes != stripe:
+            return False
+        offset = offset % self.set_bytes - 8 * WAYS
+        return offset >= 0 and offset % (8 * self.row_words) == 0
+
+    cdef inline int64_t* find(self, uint64_t h, int64_t** word) noexcept:
+        """The row of ``h``, or NULL; and the word with its hash and level."""
         cdef int64_t* hashes = self.hashes_of(self.set_of(h))
         cdef int64_t turn, way
         for turn in range(WAYS):
-            way = (<int64_t> h + turn) & (WAYS - 1)
-            if hashes[way] == <int64_t> h:
+            way = (<int64_t> (h >> 2) + turn) & (WAYS - 1)
+            if (<uint64_t> hashes[way] ^ h) <= LOCKED:
+                word[0] = hashes + way
                 return hashes + WAYS + way * self.row_words
         return NULL
 
-    cdef int64_t* insert(self, uint64_t h, int64_t now) noexcept:
-        """A row of zeros for ``h``: a free one, or of whom would be forgotten soonest.
+    cdef int64_t* insert(
+        self, uint64_t h, int64_t now, const int64_t* blank, int64_t words, int64_t** word
+    ) noexcept:
+        """A blank row for ``h``: a free one, or that of the key that gives away least.
 
         ``now`` is the earlier of the clocks that rows may be meant by.
         """
         cdef int64_t* hashes = self.hashes_of(self.set_of(h))
         cdef int64_t* rows = hashes + WAYS
-        cdef int64_t turn, way, best = <int64_t> h & (WAYS - 1)
+        cdef int64_t* row
+        cdef int64_t turn, way, level, best = 0, lowest = LOCKED + 1
         for turn in range(WAYS):
-            way = (<int64_t> h + turn) & (WAYS - 1)
+            way = (<int64_t> (h >> 2) + turn) & (WAYS - 1)
             if hashes[way] == 0:
                 best = way
+                lowest = RUN_OUT
                 break
-            if rows[way * self.row_words] < rows[best * self.row_words]:
+            row = rows + way * self.row_words
+            level = self.level_of(hashes[way], row, now)
+            if level < lowest or (level == lowest and row[0] < rows[best * self.row_words]):
                 best = way
-        if hashes[best] != 0 and rows[best * self.row_words] > now:
+                lowest = level
+        if lowest != RUN_OUT:
             add(self.evictions, 1)
         # In this order: killed in between, the place is merely free.
         store(hashes + best, 0)
-        memset(rows + best * self.row_words, 0, <size_t> self.row_words * 8)
+        memcpy(rows + best * self.row_words, blank, <size_t> words * 8)
         store(hashes + best, <int64_t> h)
+        word[0] = hashes + best
         return rows + best * self.row_words
+
+    cdef inline int64_t level_of(self, int64_t word, int64_t* row, int64_t now) noexcept:
+        if row[0] <= now:
+            return RUN_OUT
+        # A lockout keeps the time until which it lasts in its second word.
+        if word & LOCKED == LOCKED and (self.row_words < 2 or row[1] <= now):
+            return REFUSED
+        return word & LOCKED
 
     cdef void remove(self, uint64_t h) noexcept:
         cdef int64_t* hashes = self.hashes_of(self.set_of(h))
         cdef int64_t way
         for way in range(WAYS):
-            if hashes[way] == <int64_t> h:
+            if (<uint64_t> hashes[way] ^ h) <= LOCKED:
                 store(hashes + way, 0)
-
-
-cdef int64_t L_PAGE = L.PAGE
-cdef int64_t L_LOCK = L.LOCK_BYTES
 
 
 @cython.final
@@ -197,7 +305,8 @@ cdef class MappedCounters(Counters):
     cdef Mapped mapped
     cdef uint64_t k0, k1
     cdef int64_t* blank
-    cdef bint custom
+    cdef int64_t burst
+    cdef bint custom, locks
 
     def __cinit__(self, *args):
         self.blank = NULL
@@ -207,10 +316,17 @@ cdef class MappedCounters(Counters):
         self.mapped = mapped
         self.k0, self.k1 = struct.unpack("=QQ", secret)
         self.custom = self.clock is not MONOTONIC and self.clock is not WALL
-        self.blank = <int64_t*> PyMem_RawCalloc(<size_t> self.algorithm.most_words, 8)
+        self.burst = limit.burst
+        self.locks = limit.lockout_ns > 0
+        self.blank = <int64_t*> PyMem_RawCalloc(<size_t> self.algorithm.words, 8)
         if self.blank == NULL:
             raise MemoryError
-        self.set_length(self.blank)
+        if self.algorithm.length_at >= 0:
+            # A row here has all its length from the beginning; but what is not used of it
+            # is not touched, and so takes no memory.
+            self.blank[self.algorithm.length_at] = (
+                self.algorithm.most_words - (self.algorithm.length_at - 1)
+            )
         self.algorithm.start(self.now())
 
     def __dealloc__(self):
@@ -226,6 +342,7 @@ cdef class MappedCounters(Counters):
         cdef int64_t stripe = self.enter(h, &now)
         self.take(h, units, now, stripe, HIT, out)
         self.mapped.give(stripe)
+        self.mapped.check()
         return out
 
     cpdef Decision peek(self, key, cost):
@@ -235,6 +352,7 @@ cdef class MappedCounters(Counters):
         cdef int64_t stripe = self.enter(h, &now)
         self.look(h, units, now, out)
         self.mapped.give(stripe)
+        self.mapped.check()
         return out
 
     def attempt(self, key, cost, int64_t patience=-1):
@@ -249,28 +367,36 @@ cdef class MappedCounters(Counters):
         if not late:
             self.take(h, units, now, stripe, ATTEMPT, out)
         self.mapped.give(stripe)
+        self.mapped.check()
         return out.refused(out._delay - patience) if late else out
 
     def charge(self, key, cost):
         cdef int64_t units = check_cost(cost), now
         cdef uint64_t h = self.hash_of(key)
+        cdef Decision out = new_decision(self.limit)
         cdef int64_t stripe = self.enter(h, &now)
-        cdef int64_t* row = self.row(h, now)
-        self.mapped.begin(stripe, row)
+        cdef int64_t* word
+        cdef int64_t* row = self.row(h, now, &word)
+        self.begin(stripe, row)
         self.algorithm.charge(row, units, now)
         self.mapped.end(stripe)
+        self.algorithm.decide(row, 1, now, 0, LOOK, out)
+        self.rise(word, out, HALF)
         self.mapped.give(stripe)
+        self.mapped.check()
 
     def refund(self, key, cost, int64_t mark=-1, int64_t kept=0):
         cdef int64_t units = check_cost(cost), now
         cdef uint64_t h = self.hash_of(key)
         cdef int64_t stripe = self.enter(h, &now)
-        cdef int64_t* row = self.mapped.find(h)
+        cdef int64_t* word
+        cdef int64_t* row = self.sound_row(h, &word)
         if row != NULL:
-            self.mapped.begin(stripe, row)
+            self.begin(stripe, row)
             self.algorithm.refund(row, units, now, mark, kept)
             self.mapped.end(stripe)
         self.mapped.give(stripe)
+        self.mapped.check()
 
     def reset(self, key):
         cdef int64_t now
@@ -278,6 +404,7 @@ cdef class MappedCounters(Counters):
         cdef int64_t stripe = self.enter(h, &now)
         self.mapped.remove(h)
         self.mapped.give(stripe)
+        self.mapped.check()
 
     cdef inline uint64_t hash_of(self, key) except 0:
         if is_plain(key):
@@ -314,8 +441,9 @@ cdef class MappedCounters(Counters):
         now = <int64_t> time.tv_sec * SECOND + time.tv_nsec
         if self.algorithm.wall:
             return now
-        now += load(self.mapped.offset)
-        if now - load(self.mapped.seen) > SECOND:
+        now += self.mapped.offset
+        # Also if it lies in the future: then it is damaged.
+        if <uint64_t> (now - load(self.mapped.seen)) > <uint64_t> SECOND:
             store(self.mapped.seen, now)
         return now
 
@@ -325,21 +453,41 @@ cdef class MappedCounters(Counters):
         self, uint64_t h, int64_t cost, int64_t now, int64_t stripe, int how, Decision out
     ) noexcept:
         cdef int64_t* row
+        cdef int64_t* word
         if cost > self.algorithm.most:
             self.look(h, cost, now, out)
             return
-        row = self.row(h, now)
+        row = self.row(h, now, &word)
         if self.algorithm.most_words == 1:
             self.algorithm.decide(row, cost, now, 0, how, out)
         else:
-            self.mapped.begin(stripe, row)
+            self.begin(stripe, row)
             self.algorithm.decide(row, cost, now, 0, how, out)
             self.mapped.end(stripe)
+        self.rise(word, out, LOCKED if self.locks and how == HIT else REFUSED)
+
+    cdef inline void begin(self, int64_t stripe, int64_t* row) noexcept:
+        """Of a row that may be long, the journal keeps what there is of it."""
+        cdef int64_t words = self.algorithm.most_words
+        self.mapped.begin(
+            stripe, row, words if self.algorithm.length_at < 0 else self.algorithm.extent(row)
+        )
+
+    cdef inline void rise(self, int64_t* word, Decision out, int64_t refused) noexcept:
+        """Bring the key to the level that it has earned: see levels.py."""
+        cdef int64_t level
+        if not out._allowed:
+            level = refused
+        elif word[0] & LOCKED == LITTLE and 2 * out._room <= self.burst * out._unit:
+            level = HALF
+        else:
+            return
+        if level > word[0] & LOCKED:
+            store(word, (word[0] & ~<int64_t> LOCKED) | level)
 
     cdef void look(self, uint64_t h, int64_t cost, int64_t now, Decision out) noexcept:
-        cdef int64_t* row = self.mapped.find(h)
-        if row != NULL and not self.algorithm.sound(row):
-            row = NULL
+        cdef int64_t* word
+        cdef int64_t* row = self.sound_row(h, &word)
         cdef bint never = cost > self.algorithm.most
         if never:
             cost = self.algorithm.most + 1
@@ -348,16 +496,25 @@ cdef class MappedCounters(Counters):
             out._allowed = False
             out._retry = -1
 
-    cdef inline int64_t* row(self, uint64_t h, int64_t now) noexcept:
-        cdef int64_t* row = self.mapped.find(h)
+    cdef inline int64_t* row(self, uint64_t h, int64_t now, int64_t** word) noexcept:
+        cdef int64_t* row = self.sound_row(h, word)
         if row == NULL:
-            row = self.mapped.insert(h, now if self.custom else self.earliest())
-        self.set_length(row)
-        if not self.algorithm.sound(row):
-            # A machine that lost its power wrote one page of a set and not another.
-            memset(row, 0, <size_t> self.mapped.row_words * 8)
-            self.set_length(row)
+            return self.mapped.insert(
+                h, now if self.custom else self.earliest(), self.blank, self.algorithm.words, word
+            )
+        if word[0][0] & LOCKED and row[0] <= now:
+            store(word[0], <int64_t> h)  # it begins anew
         return row
+
+    cdef inline int64_t* sound_row(self, uint64_t h, int64_t** word) noexcept:
+        """The row of a key, or NULL. One that cannot be ours is given up."""
+        cdef int64_t* row = self.mapped.find(h, word)
+        if row == NULL or self.algorithm.sound(row):
+            return row
+        # Damaged; or a machine that lost its power wrote one page of a set and not another.
+        store(word[0], 0)
+        add(self.mapped.repairs, 1)
+        return NULL
 
     cdef int64_t earliest(self) noexcept:
         """Now by the wall or by the file's own time, whichever is behind the other."""
@@ -366,13 +523,8 @@ cdef class MappedCounters(Counters):
         clock_gettime(CLOCK_REALTIME, &time)
         wall = <int64_t> time.tv_sec * SECOND + time.tv_nsec
         clock_gettime(CLOCK_MONOTONIC, &time)
-        logical = <int64_t> time.tv_sec * SECOND + time.tv_nsec + load(self.mapped.offset)
+        logical = <int64_t> time.tv_sec * SECOND + time.tv_nsec + self.mapped.offset
         return wall if wall < logical else logical
-
-    cdef inline void set_length(self, int64_t* row) noexcept:
-        cdef int64_t at = self.algorithm.length_at
-        if at >= 0:
-            row[at] = self.algorithm.most_words - (at - 1)
 
 
 def hit_each(list wanted, bint attempt=False):
@@ -432,5 +584,6 @@ cdef bint try_each(list items, list made, list stripes, int how) except -1:
     finally:
         for taken in range(held):
             mapped.give(stripes[taken])
+        mapped.check()
     counters.algorithm.refresh(moments[at])
     return False

@@ -4,40 +4,46 @@ One lock on the open file takes the place of all the mutexes. The kernel lets go
 when its holder dies; the journal of the first stripe then says what to undo. It is
 bound to the open file, not to the process: threads share it, so a lock of their own
 keeps them apart, and a forked child opens the file anew.
+
+The file is read and written, not mapped: touching a page that somebody has cut off would
+end the process, and nothing in Python can prevent that. What is read is checked, as in the
+compiled core.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import mmap
 import os
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 from penstock.algorithms.words import Words
 from penstock.clock import MONOTONIC, SECOND, WALL, Clock
+from penstock.decision import Decision
 from penstock.errors import StoreError
 from penstock.limit import Limit
 from penstock.stores._pure import PureCounters
 from penstock.stores.base import Counters, check_key
 from penstock.stores.layout import (
     EVICTIONS_AT,
+    FIXED_SIZE,
     LOCK_BYTES,
-    OFFSET_AT,
     PAGE,
     RECOVERIES_AT,
+    REPAIRS_AT,
     SEEN_AT,
     WAYS,
     Layout,
 )
+from penstock.stores.levels import LITTLE, LOCKED, MASK, REFUSED, RUN_OUT, level_after
+from penstock.stores.shared_file import open_again
 
-_OFFSET, _SEEN = OFFSET_AT // 8, SEEN_AT // 8
-_EVICTIONS, _RECOVERIES = EVICTIONS_AT // 8, RECOVERIES_AT // 8
-_JOURNAL = (PAGE + LOCK_BYTES) // 8
+_JOURNAL = PAGE + LOCK_BYTES
 
 
 _opening = threading.Lock()
@@ -50,18 +56,24 @@ _TAKE, _GIVE = (
 
 
 class Mapped:
-    """A mapped file, as one long row of signed words."""
+    """The file, in signed words; places are in bytes."""
 
-    def __init__(self, mapping: mmap.mmap, layout: Layout, fd: int) -> None:
-        self.words = memoryview(mapping).cast("q")
+    def __init__(self, fd: int, layout: Layout, path: Path) -> None:
         self.layout = layout
         self.closed = False
+        self.offset = 0  # of the file's clock: read once, as the file may be damaged
+        self._noted = 0
+        self._path = path
+        self._fixed = layout.fixed()
         self._fd = fd  # holds the lock that says that the file is in use
         self._lock_fd, self._pid = -1, 0
 
     def tidy(self) -> None:
         """Undo what was left half-done. Only for who is alone with the file."""
         self._undo()
+
+    def set_clock(self, offset: int) -> None:
+        self.offset = offset
 
     def close(self) -> None:
         self.closed = True
@@ -82,6 +94,7 @@ class Mapped:
                 raise StoreError("the store is closed")
             fcntl.fcntl(self._lock_fd, fcntl.F_OFD_SETLKW, _TAKE)
             try:
+                self._check()
                 self._undo()
                 yield
             finally:
@@ -94,118 +107,193 @@ class Mapped:
         with _opening:
             if self._pid != os.getpid():
                 self._threads = threading.Lock()
-                path = f"/proc/self/fd/{self._fd}"
-                self._lock_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                self._lock_fd = open_again(self._fd)
                 self._pid = os.getpid()
 
-    @contextmanager
-    def change(self, row: int) -> Iterator[Words]:
-        """Note the row in the journal: within, it may be half-written."""
-        width = self.layout.row_words
-        self.words[_JOURNAL + 1 : _JOURNAL + 1 + width] = self.words[row : row + width]
-        self.words[_JOURNAL] = row
-        yield self.row(row)
-        self.words[_JOURNAL] = 0
+    # Reading and writing -------------------------------------------------------------
 
-    def row(self, at: int) -> Words:
-        return Words(self.words, at)  # type: ignore[arg-type]  # indexed like a list
+    def read(self, at: int, words: int) -> list[int]:
+        data = os.pread(self._fd, 8 * words, at)
+        if len(data) < 8 * words:
+            raise self._cut_off()
+        return list(struct.unpack(f"={words}q", data))
+
+    def write(self, at: int, words: Sequence[int]) -> None:
+        try:
+            data = struct.pack(f"={len(words)}q", *words)
+        except struct.error:  # made from a damaged row: as 64 bits count
+            data = struct.pack(f"={len(words)}q", *map(_wrapped, words))
+        os.pwrite(self._fd, data, at)
+
+    def count_at(self, at: int) -> int:
+        """One of the header's counters."""
+        if self.closed:
+            raise StoreError("the store is closed")
+        return self.read(at, 1)[0]
+
+    def add(self, at: int, count: int = 1) -> None:
+        self.write(at, [self.read(at, 1)[0] + count])
+
+    def note_time(self, now: int) -> None:
+        """For the clock to go on from after a reboot."""
+        if not 0 <= now - self._noted <= SECOND:
+            self._noted = now
+            self.write(SEEN_AT, [now])
+
+    def _check(self) -> None:
+        """A file that was cut off, and perhaps filled again, is not the one that was opened."""
+        size = os.fstat(self._fd).st_size
+        if size != self.layout.file_bytes or os.pread(self._fd, FIXED_SIZE, 0) != self._fixed:
+            raise self._cut_off()
+
+    def _cut_off(self) -> StoreError:
+        return StoreError(
+            f"{self._path} was cut off while it was in use: stop the processes that use it,"
+            " delete it, and start them again"
+        )
+
+    # Rows ------------------------------------------------------------------------------
+
+    @contextmanager
+    def change(self, at: int, row: list[int]) -> Iterator[Words]:
+        """Note the row in the journal, and write what becomes of it."""
+        self.write(_JOURNAL + 8, [len(row), *row])
+        self.write(_JOURNAL, [at])
+        yield Words(row)
+        self.write(at, row)
+        self.write(_JOURNAL, [0])
 
     def _undo(self) -> None:
-        row, width = self.words[_JOURNAL], self.layout.row_words
-        if row:
-            self.words[row : row + width] = self.words[_JOURNAL + 1 : _JOURNAL + 1 + width]
-            self.words[_JOURNAL] = 0
-            self.words[_RECOVERIES] += 1
+        at, words = self.read(_JOURNAL, 2)
+        if not at:
+            return
+        if self.layout.is_row(at) and 0 < words <= self.layout.row_words:
+            self.write(at, self.read(_JOURNAL + 16, words))
+            self.add(RECOVERIES_AT)
+        else:
+            self.add(REPAIRS_AT)
+        self.write(_JOURNAL, [0])
 
-    def find(self, h: int) -> int:
-        """Where the row of ``h`` begins, or 0."""
-        hashes = self._hashes(h)
-        for way in range(WAYS):
-            if self.words[hashes + way] == h:
-                return hashes + WAYS + way * self.layout.row_words
-        return 0
+    def find(self, h: int) -> tuple[int, int, int]:
+        """Where the hash of a key lies and where its row, and its level; or zeros."""
+        start = self._set_of(h)
+        for way, word in enumerate(self.read(start, WAYS)):
+            if word & ~MASK == h:
+                return start + 8 * way, self._row_at(start, way), word & MASK
+        return 0, 0, 0
 
-    def insert(self, h: int, now: int) -> int:
-        """A row of zeros for ``h``: a free one, or of whom would be forgotten soonest.
+    def insert(self, h: int, now: int, blank: list[int]) -> tuple[int, int]:
+        """A blank row for ``h``: a free one, or that of the key that gives away least.
 
         ``now`` is the earlier of the clocks that rows may be meant by.
         """
-        hashes, width = self._hashes(h), self.layout.row_words
-        rows = [hashes + WAYS + way * width for way in range(WAYS)]
-        ends = [self.words[row] if self.words[hashes + way] else -1 for way, row in enumerate(rows)]
-        best = min(range(WAYS), key=ends.__getitem__)
-        if ends[best] > now:
-            self.words[_EVICTIONS] += 1
+        start = self._set_of(h)
+        ranks = [
+            self._rank(word, self._row_at(start, way), now)
+            for way, word in enumerate(self.read(start, WAYS))
+        ]
+        best = min(range(WAYS), key=ranks.__getitem__)
+        if ranks[best][0] != RUN_OUT:
+            self.add(EVICTIONS_AT)
         # In this order: killed in between, the place is merely free.
-        self.words[hashes + best] = 0
-        self.clear(rows[best])
-        self.words[hashes + best] = h
-        return rows[best]
+        at, row = start + 8 * best, self._row_at(start, best)
+        self.write(at, [0])
+        self.write(row, blank)
+        self.write(at, [h])
+        return at, row
 
-    def clear(self, row: int) -> None:
-        width = self.layout.row_words
-        self.words[row : row + width] = memoryview(bytes(8 * width)).cast("q")
+    def _rank(self, word: int, row: int, now: int) -> tuple[int, int]:
+        """The lowest gives way."""
+        if word == 0:
+            return RUN_OUT, -(2**63)
+        end, until = self.read(row, 2) if self.layout.row_words > 1 else (*self.read(row, 1), 0)
+        level = word & MASK
+        if end <= now:
+            level = RUN_OUT
+        elif level == LOCKED and until <= now:
+            level = REFUSED
+        return level, end
 
     def remove(self, h: int) -> None:
-        hashes = self._hashes(h)
-        for way in range(WAYS):
-            if self.words[hashes + way] == h:
-                self.words[hashes + way] = 0
+        at, _, _ = self.find(h)
+        if at:
+            self.write(at, [0])
 
-    def _hashes(self, h: int) -> int:
+    def _row_at(self, start: int, way: int) -> int:
+        return start + 8 * (WAYS + way * self.layout.row_words)
+
+    def _set_of(self, h: int) -> int:
         index = ((h & 2**64 - 1) >> 32) * self.layout.sets >> 32
-        return (self.layout.sets_at + index * self.layout.set_bytes) // 8
+        return self.layout.sets_at + index * self.layout.set_bytes
 
 
 class MappedCounters(PureCounters):
-    """The counters of one limit, in a mapped file."""
+    """The counters of one limit, in a shared file."""
 
     def __init__(self, limit: Limit, clock: Clock | None, mapped: Mapped, secret: bytes) -> None:
         Counters.__init__(self, limit, clock)
         self.mapped = mapped
         self._secret = secret
         self._custom = self.clock is not MONOTONIC and self.clock is not WALL
-        self.blank = Words([0] * self.algorithm.most_words)
+        self.blank = Words([0] * self.algorithm.words)
         self.set_length(self.blank, self.algorithm.most_words)
         self.algorithm.start(self.now())
 
     def now(self) -> int:
         if self._custom or self.algorithm.wall:
             return self.clock.now()
-        now = time.monotonic_ns() + self.mapped.words[_OFFSET]
-        if now - self.mapped.words[_SEEN] > SECOND:
-            self.mapped.words[_SEEN] = now
+        now = time.monotonic_ns() + self.mapped.offset
+        self.mapped.note_time(now)
         return now
 
     def place(self, key: str) -> int:
         """A hash: keyed, and the same in every process; never 0, which is a free place."""
         text = check_key(key).encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(text, key=self._secret, digest_size=8).digest()
-        return int.from_bytes(digest, "little", signed=True) or 1
+        return int.from_bytes(digest, "little", signed=True) & ~MASK or MASK + 1
 
     def locked(self) -> AbstractContextManager[None]:
         return self.mapped.locked()
 
     def find(self, place: int) -> Words | None:
-        at = self.mapped.find(place)
-        row = self.mapped.row(at) if at else None
-        return row if row is not None and self.algorithm.sound(row) else None
+        word, row, _ = self.mapped.find(place)
+        return self._sound_row(word, row) if row else None
 
     def change(self, place: int) -> AbstractContextManager[Words]:
-        at = self.mapped.find(place) or self.mapped.insert(place, self._earliest())
-        row = self.mapped.row(at)
-        self.set_length(row, self.algorithm.most_words)
-        if not self.algorithm.sound(row):
-            # A machine that lost its power wrote one page of a set and not another.
-            self.mapped.clear(at)
-            self.set_length(row, self.algorithm.most_words)
-        return self.mapped.change(at)
+        word, at, level = self.mapped.find(place)
+        row = self._sound_row(word, at) if at else None
+        if row is None:
+            word, at = self.mapped.insert(place, self._earliest(), self.blank.cells)
+            row = Words(self.mapped.read(at, self.algorithm.most_words))
+        elif level and row[0] <= self.now():
+            self.mapped.write(word, [place])  # it begins anew
+        return self.mapped.change(at, row.cells)
+
+    def rise(self, place: int, decision: Decision, most: int = LOCKED) -> None:
+        word, _, level = self.mapped.find(place)
+        earned = min(most, level_after(decision, self.limit.burst, bool(self.limit.lockout_ns)))
+        if word and earned > max(level, LITTLE):
+            self.mapped.write(word, [place | earned])
+
+    def _sound_row(self, word: int, at: int) -> Words | None:
+        """The row, or None. One that cannot be ours is given up."""
+        row = Words(self.mapped.read(at, self.algorithm.most_words))
+        if self.algorithm.sound(row):
+            return row
+        # Damaged; or a machine that lost its power wrote one page of a set and not another.
+        self.mapped.write(word, [0])
+        self.mapped.add(REPAIRS_AT)
+        return None
 
     def _earliest(self) -> int:
         """Now by the wall or by the file's own time, whichever is behind the other."""
         if self._custom:
             return self.clock.now()
-        return min(time.time_ns(), time.monotonic_ns() + self.mapped.words[_OFFSET])
+        return min(time.time_ns(), time.monotonic_ns() + self.mapped.offset)
 
     def remove(self, place: int) -> None:
         self.mapped.remove(place)
+
+
+def _wrapped(value: int) -> int:
+    return (value + 2**63) % 2**64 - 2**63

@@ -15,7 +15,9 @@ from penstock.algorithms.base cimport ATTEMPT, HIT, LOOK, Algorithm
 from penstock.algorithms import words
 from penstock.clock import MONOTONIC, WALL
 from penstock.decision cimport Decision, new_decision
-from penstock.stores._table cimport CUSTOM, Bound, Table, entry, fetch, find, mix
+from penstock.stores._table cimport (
+    CUSTOM, HALF, LITTLE, LOCKED, REFUSED, Bound, Table, entry, fetch, find, is_of, mix,
+)
 from penstock.stores.base cimport Counters, check_cost, check_key, is_plain, pick
 
 cdef enum:
@@ -32,6 +34,8 @@ cdef class MemoryCounters(Counters):
     cdef Table table
     cdef int64_t* blank        # the row of a key that was never seen
     cdef clockid_t system      # which of the system's clocks, or CUSTOM
+    cdef int64_t burst
+    cdef bint locks
 
     def __cinit__(self, *args):
         self.blank = NULL
@@ -42,6 +46,8 @@ cdef class MemoryCounters(Counters):
             self.system = CLOCK_MONOTONIC
         else:
             self.system = CLOCK_REALTIME if self.clock is WALL else CUSTOM
+        self.burst = limit.burst
+        self.locks = limit.lockout_ns > 0
         cdef bint grows = self.algorithm.length_at >= 0
         self.table = Table(2 if grows else self.algorithm.words, grows, bound, self.system)
         self.blank = <int64_t*> PyMem_RawCalloc(<size_t> self.algorithm.words, 8)
@@ -83,24 +89,27 @@ cdef class MemoryCounters(Counters):
         cdef int64_t units = whole(cost)
         cdef uint64_t h = self.hash_of(key)
         cdef int64_t now = self.ready()
+        cdef Decision out = new_decision(self.limit)
         cdef uint64_t* slot = self.slot(h, now)
         while self.algorithm.charge(self.row(slot), units, now) == NO_ROOM:
             self.grow(slot)
         self.expire(slot)
+        self.algorithm.decide(self.row(slot), 1, now, 0, LOOK, out)
+        self.rise(slot, out, HALF)
 
     def refund(self, key, cost, int64_t mark=-1, int64_t kept=0):
         cdef int64_t units = whole(cost)
         cdef uint64_t h = self.hash_of(key)
         cdef int64_t now = self.ready()
         cdef uint64_t* slot = find(&self.table.core, h)
-        if slot[0] == h:
+        if is_of(slot, h):
             self.algorithm.refund(self.row(slot), units, now, mark, kept)
             self.expire(slot)
 
     def reset(self, key):
         cdef uint64_t h = self.hash_of(key)
         cdef uint64_t* slot = find(&self.table.core, h)
-        if slot[0] == h:
+        if is_of(slot, h):
             self.table.remove(self.table.core.directory + entry(&self.table.core, h), slot)
 
     def hit_many(self, keys, cost):
@@ -152,17 +161,30 @@ cdef class MemoryCounters(Counters):
         out = new_decision(self.limit)
         slot = find(&self.table.core, h)
         if slot[0] != h:
-            slot = self.slot(h, now)
+            slot = self.slot(h, now)  # there is none, or it is on a level
         while self.algorithm.decide(self.row(slot), cost, now, 0, how, out) == NO_ROOM:
             self.grow(slot)
         if self.table.owns:
             self.expire(slot)
+        self.rise(slot, out, LOCKED if self.locks and how == HIT else REFUSED)
         return out
+
+    cdef inline void rise(self, uint64_t* slot, Decision out, uint64_t refused) noexcept:
+        """Bring the key to the level that it has earned: see levels.py."""
+        cdef uint64_t level
+        if not out._allowed:
+            level = refused
+        elif slot[0] & LOCKED == LITTLE and 2 * out._room <= self.burst * out._unit:
+            level = HALF
+        else:
+            return
+        if level > slot[0] & LOCKED:
+            slot[0] = (slot[0] & ~<uint64_t> LOCKED) | level
 
     cdef Decision look(self, uint64_t h, int64_t cost, int64_t now):
         cdef Decision out = new_decision(self.limit)
         cdef uint64_t* slot = find(&self.table.core, h)
-        cdef int64_t* row = self.row(slot) if slot[0] == h else self.blank
+        cdef int64_t* row = self.row(slot) if is_of(slot, h) else self.blank
         cdef bint never = cost > self.algorithm.most
         if never:
             cost = self.algorithm.most + 1
@@ -178,7 +200,9 @@ cdef class MemoryCounters(Counters):
     cdef uint64_t* slot(self, uint64_t h, int64_t now) except NULL:
         """The slot of ``h``, made if there is none."""
         cdef uint64_t* slot = find(&self.table.core, h)
-        if slot[0] == h:
+        if is_of(slot, h):
+            if slot[0] & LOCKED and <int64_t> slot[1] <= now:
+                slot[0] = h  # it begins anew
             return slot
         cdef int64_t* row = NULL
         if self.table.owns:  # before there is a slot that would want one

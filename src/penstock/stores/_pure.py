@@ -13,6 +13,7 @@ from typing import Any
 from penstock.algorithms.words import ATTEMPT, HIT, LOOK, NO_MARK, NO_ROOM, Words
 from penstock.decision import Decision, new_decision
 from penstock.stores.base import ENDLESS, Counters, check_cost
+from penstock.stores.levels import HALF, LOCKED, REFUSED
 
 
 class PureCounters(Counters):
@@ -37,6 +38,10 @@ class PureCounters(Counters):
 
     def grow(self, row: Words) -> None:
         """Make a row longer, in place."""
+        raise NotImplementedError
+
+    def rise(self, place: Any, decision: Decision, most: int = LOCKED) -> None:
+        """Bring the key to the level that it has earned, at ``most`` to that: see `levels`."""
         raise NotImplementedError
 
     def remove(self, place: Any) -> None:
@@ -69,6 +74,7 @@ class PureCounters(Counters):
             with self.change(place) as row:
                 while self.algorithm.charge(row, cost, now) == NO_ROOM:
                     self.grow(row)
+            self.rise(place, self.look(place, 1, now), HALF)
 
     def refund(self, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> None:
         cost, place = check_cost(cost), self.place(key)
@@ -105,6 +111,7 @@ class PureCounters(Counters):
         with self.change(place) as row:
             while self.algorithm.decide(row, cost, now, 0, how, out) == NO_ROOM:
                 self.grow(row)
+        self.rise(place, out, LOCKED if how == HIT else REFUSED)
         return out
 
     def look(self, place: Any, cost: int, now: int) -> Decision:

@@ -11,8 +11,10 @@ cdef extern from *:
     #define SEGMENT_LEAST 16u
     #define PAD_MOST 64u
     #define SAMPLE 16u
+    #define SAMPLE_MORE 64u
     #define SWEEP_EVERY 512u
     #define LOOK_EVERY_MOST 256
+    #define TABLES_MOST 8
     #define CUSTOM -1
     /* The hash that a str keeps once it was asked for; -1 until then. */
     static inline uint64_t str_hash(PyObject *key) {
@@ -26,11 +28,18 @@ cdef extern from *:
     const uint32_t SEGMENT_LEAST
     const uint32_t PAD_MOST
     const uint32_t SAMPLE
+    const uint32_t SAMPLE_MORE
     const uint32_t SWEEP_EVERY
     const int64_t LOOK_EVERY_MOST
+    const Py_ssize_t TABLES_MOST
     const clockid_t CUSTOM
     uint64_t str_hash(object key)
     void prefetch(const void* p) noexcept
+
+# As in levels.py.
+cdef enum:
+    LITTLE, HALF, REFUSED, LOCKED
+    RUN_OUT = -1
 
 cdef struct Segment:
     uint64_t* slots   # in front of them stands how many are in use
@@ -72,7 +81,8 @@ cdef class Table:
     cdef int64_t time_of(self, Table other, int64_t now) noexcept
     cdef uint64_t* insert(self, uint64_t h, uint64_t* slot, int64_t now) noexcept
     cdef void evict(self, uint64_t h, int64_t now) noexcept
-    cdef bint evict_near(self, uint64_t h, int64_t now) noexcept
+    cdef int64_t evict_near(self, uint64_t h, int64_t now, bint locked) noexcept
+    cdef int64_t level_of(self, uint64_t* slot, int64_t now) noexcept
     cdef void remove(self, Segment* segment, uint64_t* slot) noexcept
     cdef bint rebuild(self, uint64_t h, int64_t now) noexcept
     cdef bint lay_out(
@@ -107,10 +117,13 @@ cdef inline uint64_t home_of(uint64_t h, uint32_t depth, uint32_t size) noexcept
 
 
 cdef inline uint64_t mix(const Core* core, object key) noexcept:
-    """A str's hash, mixed with the table's secret; never 0, which means an error."""
+    """A str's hash, mixed with the table's secret; never 0, which means an error.
+
+    Its two lowest bits are left for the level of the key.
+    """
     cdef uint64_t h = (str_hash(key) ^ core.secret) * core.factor
-    h ^= h >> 32
-    return h if h != EMPTY and h != 0 else 1
+    h = (h ^ (h >> 32)) & ~<uint64_t> LOCKED
+    return h if h != EMPTY - LOCKED and h != 0 else 4
 
 
 cdef inline uint32_t entry(const Core* core, uint64_t h) noexcept:
@@ -118,12 +131,17 @@ cdef inline uint32_t entry(const Core* core, uint64_t h) noexcept:
 
 
 cdef inline uint64_t* find(const Core* core, uint64_t h) noexcept:
-    """The slot of ``h``, or the one before which it belongs."""
+    """The slot of ``h`` (see `is_of`), or the one before which it belongs."""
     cdef Segment* segment = core.directory + entry(core, h)
     cdef uint64_t* slot = segment.slots + home_of(h, segment.depth, segment.size) * core.width
     while slot[0] < h:
         slot += core.width
     return slot
+
+
+cdef inline bint is_of(uint64_t* slot, uint64_t h) noexcept:
+    """Whether a slot holds the key with this hash, on whatever level."""
+    return (slot[0] ^ h) <= LOCKED
 
 
 cdef inline void fetch(const Core* core, uint64_t h) noexcept:

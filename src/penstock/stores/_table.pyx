@@ -15,8 +15,10 @@ two of n keys share a slot with a probability of about n * n / 2**65.
   rebuild leaves it out. Every `SWEEP_EVERY` insertions one segment is looked
   through as well, so that memory comes back without a thread and without a pause.
 - *Bound.* All tables of a store share a `Bound`. When it is reached, and no key is
-  found that has expired, the key that would be forgotten soonest, of `SAMPLE`
-  neighbours, gives way: forgetting it gives away least.
+  found that has expired, one of `SAMPLE` neighbours gives way: the one whose loss gives
+  away least, see ``levels.py``. A key's level is in the two lowest bits of its hash. If
+  none is on the lowest level, more are looked at; if all are locked out, the rest of the
+  segment and other tables.
 
 A table is used under the GIL, which is not let go of between finding a slot and
 writing it. What must be inlined into its users lies in ``_table.pxd``.
@@ -156,43 +158,69 @@ cdef class Table:
         """Make one key of the store give way, in a table that has its share of them."""
         cdef Bound bound = self.bound
         cdef Table victim = self, other
-        cdef Py_ssize_t tables = len(bound.tables)
+        cdef Py_ssize_t tables = len(bound.tables), turn = 0
+        cdef int64_t level
         if self.keys * tables < bound.keys:
             if bound.crowded.keys * tables < bound.keys:
                 for other in bound.tables:
                     if other.keys > bound.crowded.keys:
                         bound.crowded = other
             victim = bound.crowded
-        if victim.evict_near(h, self.time_of(victim, now)):
-            bound.evictions += 1
+        bound.evictions += 1
+        level = victim.evict_near(h, self.time_of(victim, now), False)
+        while level == LOCKED and turn < min(tables, TABLES_MOST):
+            other = bound.tables[(bound.turn + turn) % tables]
+            turn += 1
+            if other.keys > 0:
+                level = other.evict_near(h, self.time_of(other, now), False)
+        if level == LOCKED:
+            victim.evict_near(h, self.time_of(victim, now), True)
+        elif level == RUN_OUT:
+            bound.evictions -= 1
 
-    cdef bint evict_near(self, uint64_t h, int64_t now) noexcept:
-        """Remove the slot that ends soonest of those around ``h``; whether it was alive."""
+    cdef int64_t evict_near(self, uint64_t h, int64_t now, bint locked) noexcept:
+        """Remove the slot around ``h`` that gives away least; answers its level.
+
+        One that is locked out is removed only if ``locked``.
+        """
         cdef uint32_t at = entry(&self.core, h)
         cdef Segment* segment = self.core.directory + at
         cdef uint64_t *slot
         cdef uint64_t *end
-        cdef uint64_t *soonest = NULL
-        cdef uint32_t seen = 0
-        cdef bint alive
+        cdef uint64_t *best = NULL
+        cdef uint64_t seen = 0
+        cdef int64_t level, lowest = LOCKED + 1
         while used(segment.slots)[0] == 0:
             at = (at + 1) & ((<uint32_t> 1 << self.core.bits) - 1)
             segment = self.core.directory + at
         end = segment.slots + <size_t> (segment.size + pad_of(segment.size)) * self.core.width
         slot = segment.slots + home_of(h, segment.depth, segment.size) * self.core.width
-        while seen < SAMPLE:
+        # Further, if all that was seen so far would give away much; once round at most.
+        while seen < used(segment.slots)[0] and (
+            seen < SAMPLE or (lowest > LITTLE and seen < SAMPLE_MORE) or lowest == LOCKED
+        ):
             if slot >= end:
-                if soonest != NULL:
-                    break
                 slot = segment.slots
             if slot[0] != EMPTY:
                 seen += 1
-                if soonest == NULL or <int64_t> slot[1] < <int64_t> soonest[1]:
-                    soonest = slot
+                level = self.level_of(slot, now)
+                if level < lowest or (level == lowest and <int64_t> slot[1] < <int64_t> best[1]):
+                    best = slot
+                    lowest = level
             slot += self.core.width
-        alive = <int64_t> soonest[1] > now
-        self.remove(segment, soonest)
-        return alive
+        if lowest != LOCKED or locked:
+            self.remove(segment, best)
+        return lowest
+
+    cdef inline int64_t level_of(self, uint64_t* slot, int64_t now) noexcept:
+        cdef int64_t level = <int64_t> (slot[0] & LOCKED)
+        if <int64_t> slot[1] <= now:
+            return RUN_OUT
+        if level == LOCKED:
+            # A lockout keeps the time until which it lasts in its second word.
+            if (<int64_t*> slot[2])[1] <= now if self.owns else <int64_t> slot[2] <= now:
+                return REFUSED
+        return level
 
     cdef void remove(self, Segment* segment, uint64_t* slot) noexcept:
         """Close the gap: slots that were pushed away from their home move back."""

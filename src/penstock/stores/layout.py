@@ -10,6 +10,13 @@ A key belongs to one set, chosen by its hash; a set is under one stripe's lock.
 Before a row is changed, its stripe's journal keeps the old one: if the process
 dies half-way, whoever takes the lock next puts it back.
 
+The two lowest bits of a hash say how much would be given away by forgetting its
+key (see ``levels.py``).
+
+The file may be damaged: what is read from it is checked before it is used as a
+place or a length. What the fixed part of the header says is read once, when the
+file is opened, and so is its clock.
+
 Everything is in native 64-bit words: the file belongs to one machine.
 """
 
@@ -25,13 +32,15 @@ from pathlib import Path
 from penstock.errors import StoreFileError
 
 MAGIC = b"PENSTOCK"
-VERSION = 1
+VERSION = 2
 COMPILED_CORE, PURE_CORE = 1, 2
 
 WAYS = 32
 FILL = 20  # keys of a set when the store is full: more would crowd some sets out
 PAGE = 4096
 MOST_STRIPES = 1024
+MOST_KEYS = 2**31
+LEAST_ROW, MOST_ROW = 16, 2**26  # bytes a key: the longest sliding_log needs 16 MB
 
 # Words of the header behind its checked part.
 _FIXED = struct.Struct("=8s II QQQQQ 16s")
@@ -41,6 +50,8 @@ OFFSET_AT = 144  # logical time = monotonic clock + offset
 SEEN_AT = 152  # the latest logical time that was noted
 EVICTIONS_AT = 160
 RECOVERIES_AT = 168
+REPAIRS_AT = 176
+LATEST = 2**62  # nanoseconds: the year 2116. No clock of a sound file is beyond it
 
 LOCK_BYTES = 64
 
@@ -72,8 +83,8 @@ class Layout:
 
     @property
     def stripe_bytes(self) -> int:
-        """A lock, then the journal: which row (its word in the file), and its words."""
-        size = LOCK_BYTES + 8 + 8 * self.row_words
+        """A lock, then the journal: which row, how many words, and the words."""
+        size = LOCK_BYTES + 16 + 8 * self.row_words
         return -(-size // 64) * 64
 
     @property
@@ -88,25 +99,37 @@ class Layout:
     def file_bytes(self) -> int:
         return self.sets_at + self.sets * self.set_bytes
 
-    def header(self) -> bytes:
-        """A new file's first page, its clock started."""
+    def is_row(self, at: int) -> bool:
+        """Whether a row begins at this byte of the file."""
+        offset = at - self.sets_at
+        if not 0 <= offset < self.sets * self.set_bytes:
+            return False
+        inside = offset % self.set_bytes - 8 * WAYS
+        return inside >= 0 and inside % (8 * self.row_words) == 0
+
+    def fixed(self) -> bytes:
+        """The part of the header that never changes, with its checksum."""
         fixed = _FIXED.pack(
             MAGIC, VERSION, self.core, self.max_keys, FILL, WAYS, self.row_words,
             self.file_bytes, self.hash_key,
         )  # fmt: skip
+        return fixed + struct.pack("=I", zlib.crc32(fixed))
+
+    def header(self) -> bytes:
+        """A new file's first page, its clock started."""
         page = bytearray(PAGE)
-        page[: len(fixed) + 4] = fixed + struct.pack("=I", zlib.crc32(fixed))
+        page[:FIXED_SIZE] = self.fixed()
         page[BOOT_AT : BOOT_AT + 16] = boot_id()
         struct.pack_into("=qq", page, OFFSET_AT, time.time_ns() - time.monotonic_ns(), 0)
         return bytes(page)
 
 
 def read_layout(page: bytes, size: int, path: Path, core: int) -> Layout:
-    """What a file's first page says, or an error that says why it is not ours."""
-    if page[:8] != MAGIC:
-        raise StoreFileError(f"{path} is not a Penstock store: it was left as it is")
+    """What a file's first page says, or an error that says why it cannot be used."""
     if len(page) < FIXED_SIZE:
-        raise StoreFileError(f"{path} is cut off: it has {size} bytes, less than its header")
+        raise StoreFileError(
+            f"{path} is cut off: it has {size} bytes, less than its header; delete it"
+        )
     _, version, made_by, max_keys, fill, ways, row_words, file_bytes, key = _FIXED.unpack_from(page)
     if version != VERSION:
         raise StoreFileError(
@@ -115,10 +138,22 @@ def read_layout(page: bytes, size: int, path: Path, core: int) -> Layout:
         )
     (checksum,) = struct.unpack_from("=I", page, _FIXED.size)
     if checksum != zlib.crc32(page[: _FIXED.size]):
-        raise StoreFileError(f"{path} is damaged: the checksum of its header is wrong")
+        raise StoreFileError(
+            f"{path} is damaged: the checksum of its header is wrong; delete it"
+        )
     layout = Layout(made_by, max_keys, row_words, key)
-    if (fill, ways) != (FILL, WAYS) or file_bytes != layout.file_bytes or size != file_bytes:
-        raise StoreFileError(f"{path} is cut off or damaged: {size} bytes, not {file_bytes}")
+    sizes_make_sense = (
+        (fill, ways) == (FILL, WAYS)
+        and 1 <= max_keys <= MOST_KEYS
+        and LEAST_ROW <= layout.bytes_per_key <= MOST_ROW
+        and file_bytes == layout.file_bytes
+    )
+    if not sizes_make_sense:
+        raise StoreFileError(f"{path} is damaged: its sizes make no sense; delete it")
+    if size != file_bytes:
+        raise StoreFileError(
+            f"{path} is cut off or damaged: {size} bytes, not {file_bytes}; delete it"
+        )
     if made_by != core:
         names = {COMPILED_CORE: "compiled", PURE_CORE: "pure Python"}
         raise StoreFileError(
@@ -139,10 +174,22 @@ def boot_id() -> bytes:
         return started.to_bytes(16, "big", signed=True)
 
 
-def carry_clock(page: memoryview) -> None:
-    """After a reboot, go on from the wall clock, but never back behind what was seen."""
-    if bytes(page[BOOT_AT : BOOT_AT + 16]) == boot_id():
-        return
-    (seen,) = struct.unpack_from("=q", page, SEEN_AT)
-    struct.pack_into("=q", page, OFFSET_AT, max(seen, time.time_ns()) - time.monotonic_ns())
+def carry_clock(page: bytearray) -> bool:
+    """Set the clock after a reboot; whether it was damaged and had to begin anew.
+
+    After a reboot it goes on from the wall clock, but never back behind what was seen.
+    """
+    offset, seen = struct.unpack_from("=qq", page, OFFSET_AT)
+    damaged = not (clock_makes_sense(offset) and 0 <= seen < LATEST)
+    if damaged:
+        seen = 0
+    elif bytes(page[BOOT_AT : BOOT_AT + 16]) == boot_id():
+        return False
+    offset = max(seen, time.time_ns()) - time.monotonic_ns()
+    struct.pack_into("=qq", page, OFFSET_AT, offset, seen)
     page[BOOT_AT : BOOT_AT + 16] = boot_id()
+    return damaged
+
+
+def clock_makes_sense(offset: int) -> bool:
+    return 0 <= offset + time.monotonic_ns() < LATEST

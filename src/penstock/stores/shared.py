@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import mmap
 import os
-import stat
-import struct
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +18,24 @@ from penstock.stores.base import Counters, Store, check_clock
 from penstock.stores.layout import (
     COMPILED_CORE,
     EVICTIONS_AT,
-    PAGE,
+    LEAST_ROW,
+    MOST_KEYS,
+    MOST_ROW,
     PURE_CORE,
     RECOVERIES_AT,
+    REPAIRS_AT,
     Layout,
-    carry_clock,
-    read_layout,
 )
 
 LINUX = sys.platform == "linux"
 if LINUX:
-    import fcntl
+    from penstock.stores.shared_file import (
+        attach,
+        checked_layout,
+        memory_file,
+        open_again,
+        open_file,
+    )
 
     if COMPILED and not TYPE_CHECKING:
         from penstock.stores._mapped import Mapped, MappedCounters, hit_each
@@ -42,6 +44,8 @@ if LINUX:
         from penstock.stores._pure import hit_each
 
 _CORE = COMPILED_CORE if COMPILED else PURE_CORE
+DEFAULT_MAX_KEYS = 100_000
+DEFAULT_BYTES_PER_KEY = 256
 
 
 class SharedMemoryStore(Store):
@@ -52,46 +56,58 @@ class SharedMemoryStore(Store):
     undone, and nobody waits for it. Put the file on ``/dev/shm`` for speed, or on a disk
     to keep state over a reboot of the machine.
 
-    Holds ``max_keys`` keys, over all limits, in sets of neighbours. In a set
-    without a free place, the key that would be forgotten soonest gives way and is
-    counted in ``evictions``. A limit whose state does not fit into
-    ``bytes_per_key`` is refused when it is first used.
+    Holds ``max_keys`` keys (100,000 if not given), over all limits, in sets of neighbours.
+    In a set without a free place, the key whose loss gives away least gives way and is
+    counted in ``evictions``; a key that is locked out is the last to go. A limit whose state
+    does not fit into ``bytes_per_key`` (256) is refused when it is first used. Who finds the
+    file there, and gives no sizes, uses it as it is.
+
+    ``path`` may also be the descriptor of a file that `memory_file` has made.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
-        max_keys: int = 100_000,
-        bytes_per_key: int = 256,
+        path: str | os.PathLike[str] | int,
+        max_keys: int | None = None,
+        bytes_per_key: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         if not LINUX:
             raise StoreError("SharedMemoryStore needs Linux; MemoryStore works everywhere")
-        if type(max_keys) is not int or not 1 <= max_keys <= 2**31:
-            raise ValueError(f"max_keys is a whole number from 1 to 2**31, not {max_keys!r}")
-        if type(bytes_per_key) is not int or bytes_per_key % 8 or not 16 <= bytes_per_key <= 65536:
-            raise ValueError(
-                f"bytes_per_key is a multiple of 8 from 16 to 65536, not {bytes_per_key!r}"
-            )
+        wanted = sizes(max_keys, bytes_per_key)
         super().__init__()
-        self._path = Path(path)
         # The file's own time is monotonic already, and goes on over a reboot.
         self._clock = None if type(clock) is MonotonicClock else check_clock(clock)
-        wanted = Layout.for_keys(max_keys, bytes_per_key, _CORE)
-        fd, self._layout = _open(self._path, wanted)
-        self._map = _map(fd, self._layout.file_bytes)
-        self._mapped = Mapped(self._map, self._layout, fd)  # owns the descriptor from now on
-        _attach(fd, self._map, self._mapped)
+        if isinstance(path, int):
+            fd, self._path = open_again(path), Path(f"/proc/self/fd/{path}")
+        else:
+            self._path = Path(path)
+            fd = open_file(self._path, wanted)
+        try:
+            found = checked_layout(fd, self._path, _CORE)
+            given = (max_keys or found.max_keys, bytes_per_key or found.bytes_per_key)
+            if (found.max_keys, found.bytes_per_key) != given:
+                raise StoreFileError(
+                    f"{self._path} was made with max_keys={found.max_keys} and"
+                    f" bytes_per_key={found.bytes_per_key}, not {given[0]} and {given[1]}: give"
+                    " the same everywhere, or nothing to use it as it is; or delete it"
+                )
+        except BaseException:
+            os.close(fd)
+            raise
+        self._layout = found
+        self._mapped = Mapped(fd, found, self._path)  # owns the descriptor from now on
+        attach(fd, self._path, self._mapped)
 
     def make_counters(self, limit: Limit) -> Counters:
         if self._mapped.closed:
             raise StoreError(f"{self!r} is closed")
-        needed = build(limit).most_words
-        if needed > self._layout.row_words:
+        needed = bytes_needed(limit)
+        if needed > self.bytes_per_key:
             raise UnsupportedLimit(
-                f"{limit} needs {8 * (needed + 1)} bytes a key, this store has"
-                f" {self.bytes_per_key}: make it with bytes_per_key={8 * (needed + 1)},"
-                " or use an algorithm of constant size such as sliding_window"
+                f"{limit} needs {needed} bytes a key, this store has {self.bytes_per_key}:"
+                f" make it with bytes_per_key={needed}, or use an algorithm of constant size"
+                " such as sliding_window"
             )
         # The same in every process: the file's secret, and the limit as it is written.
         secret = hashlib.blake2b(
@@ -118,12 +134,17 @@ class SharedMemoryStore(Store):
     @property
     def evictions(self) -> int:
         """How many keys with live state had to give way so far, in all processes."""
-        return int(struct.unpack_from("=q", self._map, EVICTIONS_AT)[0])
+        return int(self._mapped.count_at(EVICTIONS_AT))
 
     @property
     def recoveries(self) -> int:
         """How many times a process died within a decision, and another one took over."""
-        return int(struct.unpack_from("=q", self._map, RECOVERIES_AT)[0])
+        return int(self._mapped.count_at(RECOVERIES_AT))
+
+    @property
+    def repairs(self) -> int:
+        """How many times something in the file was found damaged, and began anew."""
+        return int(self._mapped.count_at(REPAIRS_AT))
 
     def close(self) -> None:
         """Let go of the file. State stays in it; the store is of no use any more."""
@@ -139,75 +160,23 @@ class SharedMemoryStore(Store):
         return f"<SharedMemoryStore {str(self._path)!r}>"
 
 
-def _open(path: Path, wanted: Layout) -> tuple[int, Layout]:
-    """The file, made whole before it has a name, or found and checked."""
-    for _ in range(100):
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
-            if path.is_symlink():
-                raise StoreFileError(f"{path} is a link that leads nowhere") from None
-            _make_file(path, wanted)
-            continue
-        except OSError as error:
-            raise StoreFileError(f"cannot open {path}: {error.strerror}") from error
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise StoreFileError(f"{path} is not an ordinary file: it was left as it is")
-            found = read_layout(os.pread(fd, PAGE, 0), os.fstat(fd).st_size, path, wanted.core)
-            if (found.max_keys, found.row_words) != (wanted.max_keys, wanted.row_words):
-                raise StoreFileError(
-                    f"{path} was made with max_keys={found.max_keys} and"
-                    f" bytes_per_key={found.bytes_per_key}, not {wanted.max_keys} and"
-                    f" {wanted.bytes_per_key}: give the same everywhere"
-                )
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd, found
-    raise StoreFileError(f"cannot open {path}: it keeps disappearing")
+def sizes(max_keys: int | None = None, bytes_per_key: int | None = None) -> Layout:
+    """What a new file of these sizes is; ValueError if they make no sense."""
+    max_keys = DEFAULT_MAX_KEYS if max_keys is None else max_keys
+    bytes_per_key = DEFAULT_BYTES_PER_KEY if bytes_per_key is None else bytes_per_key
+    if type(max_keys) is not int or not 1 <= max_keys <= MOST_KEYS:
+        raise ValueError(f"max_keys is a whole number from 1 to 2**31, not {max_keys!r}")
+    row = bytes_per_key
+    if type(row) is not int or row % 8 or not LEAST_ROW <= row <= MOST_ROW:
+        raise ValueError(f"bytes_per_key is a multiple of 8 from 16 to 2**26, not {row!r}")
+    return Layout.for_keys(max_keys, row, _CORE)
 
 
-def _make_file(path: Path, layout: Layout) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
-    try:
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            # Reserved, not only promised: a full disk must not kill us on a write.
-            os.posix_fallocate(fd, 0, layout.file_bytes)
-            os.pwrite(fd, layout.header(), 0)
-            with contextlib.suppress(FileExistsError):  # another process was first
-                os.link(temporary, path)
-        finally:
-            os.close(fd)
-            os.unlink(temporary)
-    except OSError as error:
-        raise StoreFileError(
-            f"cannot make {path} of {layout.file_bytes} bytes: {error.strerror}"
-        ) from error
+def bytes_needed(limit: Limit) -> int:
+    """What a key takes under this limit: its hash, and its row at its longest."""
+    return 8 * (build(limit).most_words + 1)
 
 
-def _map(fd: int, size: int) -> mmap.mmap:
-    """The mapping keeps a descriptor of its own, which must not keep our lock: open anew."""
-    other = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
-    try:
-        return mmap.mmap(other, size)
-    finally:
-        os.close(other)
-
-
-def _attach(fd: int, mapping: mmap.mmap, mapped: Any) -> None:
-    """Everyone who uses the file shares a lock on it; who is alone may tidy up.
-
-    Alone means that no lock in the file can be held by anybody: they are made
-    anew, unfinished changes are undone, and the clock is carried over a reboot.
-    """
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        fcntl.flock(fd, fcntl.LOCK_SH)
-        return
-    with memoryview(mapping) as whole, whole[:PAGE] as page:
-        carry_clock(page)
-    mapped.tidy()
-    fcntl.flock(fd, fcntl.LOCK_SH)
+def new_memory_file(max_keys: int, bytes_per_key: int) -> int:
+    """The descriptor of a file without a name, for this process and those that inherit it."""
+    return memory_file(sizes(max_keys, bytes_per_key))
