@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.clock import WALL, Clock
-from penstock.errors import RulesError
+from penstock.errors import RulesError, UnsupportedLimit
 from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
 from penstock.rules.check import Check, Flow, only_domain
 from penstock.rules.compiled import Compiled, Item, Told
@@ -186,7 +186,11 @@ class Gate:
         found = rules if isinstance(rules, RuleSet) else read_rules(rules)
         with self._loading:
             found = grouped(found, self._groups)
-            self.compiled = Compiled(found, self.store, self._clock.now(), self.compiled)
+            try:
+                self.compiled = Compiled(found, self.store, self._clock.now(), self.compiled)
+            except UnsupportedLimit as error:
+                self._hooks.emit(RulesRejected("rules", str(error)))
+                raise RulesError(str(error)) from None
         self._hooks.emit(RulesLoaded("rules", len(found.domains)))
 
     def group(self, key: str, ipv4: int = 32, ipv6: int = 64) -> None:

@@ -57,6 +57,7 @@ class Damage:
         self._path = path
         self._dice = dice
         self._layout = layout.Layout(_core(), KEYS, ROW // 8 - 1, b"")
+        self.locked = False  # somebody seems to hold a lock: who wants it waits for a second
 
     def at_rest(self) -> None:
         self._change([self._header, self._locks, *self._inside(), self._anywhere, self._cut])
@@ -64,8 +65,8 @@ class Damage:
     def in_use(self) -> None:
         kinds = [self._clock, *self._inside()]
         kinds += [self._cut] if self._dice.random() < 0.1 else []
-        # A lock that somebody seems to hold is waited for, a second each time.
-        kinds += [self._locks] if self._dice.random() < 0.002 else []
+        self.locked = self._dice.random() < 0.005
+        kinds += [self._locks] if self.locked else []
         self._change(kinds)
 
     def _inside(self) -> list[Callable[[], None]]:
@@ -188,8 +189,10 @@ def throw(number: int, folder: Path) -> None:
     with contextlib.suppress(StoreFileError), SharedMemoryStore(path) as store:
         for _ in range(dice.choice([1, 5, 20])):
             damage.in_use()
-            for _ in range(dice.choice([1, 5, 30])):
+            for _ in range(2 if damage.locked else dice.choice([1, 5, 30])):
                 use(store, dice)
+            if damage.locked:
+                break
         with contextlib.suppress(StoreError):
             repr((store.repairs, store.evictions, store.recoveries))
 

@@ -50,6 +50,15 @@ def register(commands: Commands) -> None:
         " (default: memory)",
     )  # fmt: skip
     parser.add_argument(
+        "--max-keys", type=int, metavar="N",
+        help="how many keys are held in memory or in a new file; above, keys give way"
+        " (default: 1000000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--bytes-per-key", type=int, metavar="N",
+        help="room for one key in a new file (default: what the rules need, at least 128)",
+    )  # fmt: skip
+    parser.add_argument(
         "--on-failure", default="open", choices=FAILURE_POLICIES,
         help="what is decided while Redis cannot be asked (default: open)",
     )  # fmt: skip
@@ -121,18 +130,22 @@ def run(arguments: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _gate(arguments: argparse.Namespace) -> Iterator[AsyncGate]:
     from penstock.gate import AsyncGate
+    from penstock.server.fleet import read_rules
     from penstock.server.settings import Settings
     from penstock.server.stores import open_store
 
-    settings = Settings(store=arguments.store, on_failure=arguments.on_failure)
-    with contextlib.closing(open_store(arguments.store, settings)) as store:
-        gate = AsyncGate.from_file(
-            *arguments.rules, store=store, merge_domains=arguments.merge_domains
-        )
+    settings = Settings(
+        rules=tuple(arguments.rules), merge_domains=arguments.merge_domains,
+        store=arguments.store, on_failure=arguments.on_failure,
+        max_keys=arguments.max_keys, bytes_per_key=arguments.bytes_per_key,
+    )  # fmt: skip
+    rules = read_rules(settings)
+    with contextlib.closing(open_store(arguments.store, settings, rules)) as store:
+        gate = AsyncGate(rules, store, files=settings.rules, merge_domains=settings.merge_domains)
         with contextlib.closing(gate):
             if not arguments.no_watch:
                 gate.watch()
-            yield gate  # type: ignore[misc]  # from_file makes what it was called on
+            yield gate
 
 
 def _proxy(arguments: argparse.Namespace, gate: AsyncGate) -> ProxyServer:

@@ -127,6 +127,18 @@ FAMILIES: dict[str, Family] = {
             "Verbs that a store could not be asked and a failure policy answered.",
         ),
         Family(
+            "penstock_store_max_keys", GAUGE, MOST, ("store",),
+            "How many keys a store in memory holds.",
+        ),
+        Family(
+            "penstock_store_evictions_total", COUNTER, MOST, ("store",),
+            "Keys with live state that had to give way because the store was full.",
+        ),
+        Family(
+            "penstock_store_repairs_total", COUNTER, MOST, ("store",),
+            "Times that something in a shared file was damaged and began anew.",
+        ),
+        Family(
             "penstock_circuit_state", GAUGE, MOST, ("circuit",),
             "Of a circuit breaker: 0 closed, 1 half-open, 2 open.",
         ),

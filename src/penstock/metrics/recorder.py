@@ -31,6 +31,7 @@ from penstock.metrics.telling import (
     tell_limits,
     tell_process,
     tell_rules,
+    tell_store,
 )
 from penstock.metrics.top import CAPACITY, Top
 from penstock.metrics.top import merge as merge_tops
@@ -271,5 +272,7 @@ class Recorder:
         if self._seen is not None:
             tell_limits(out, self._seen, self._most_labels)
         self._happenings.tell(out)
+        if self._gate is not None:
+            tell_store(out, self._gate.store)
         tell_process(out, self._worker)
         return out

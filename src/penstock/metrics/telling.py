@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock import _mode
 from penstock._version import __version__
+from penstock.errors import StoreError
 from penstock.metrics.cells import DomainCell, RuleCell
 from penstock.metrics.families import ALLOWED, NEAR_LIMIT, OUTCOMES, REFUSED
 from penstock.metrics.labels import short
@@ -62,6 +63,21 @@ def tell_limits(out: Snapshot, rules: RuleSet, most: int) -> None:
         out.set("penstock_limit_burst_units", where, burst)
     out.set("penstock_limits_not_shown", (), max(0, len(rows) - most))
     out.set("penstock_rules", (), sum(1 for _ in rule_ids(rules)))
+
+
+def tell_store(out: Snapshot, store: object) -> None:
+    """Of a store that has room for so many keys; others have nothing to tell."""
+    name = getattr(store, "name", None)
+    if not isinstance(name, str):
+        return
+    for told in ("max_keys", "evictions", "repairs"):
+        try:
+            count = getattr(store, told, None)
+        except StoreError:  # a file that was cut off
+            continue
+        if isinstance(count, int):
+            family = told if told == "max_keys" else f"{told}_total"
+            out.set(f"penstock_store_{family}", (short(name),), count)
 
 
 def tell_process(out: Snapshot, worker: str) -> None:

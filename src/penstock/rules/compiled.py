@@ -14,6 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from penstock.durations import SECOND
+from penstock.errors import UnsupportedLimit
 from penstock.limit import Limit
 from penstock.rules.match import Match, Matcher
 from penstock.rules.model import Domain, Period, Rule, RuleLimit, RuleSet, Step
@@ -84,7 +85,11 @@ class Compiled:
         self.lanes = self._lanes()
 
     def _count(self, rule: Rule, where: str, at: int, each: RuleLimit, store: Store) -> Counted:
-        made = Counted(rule, each, store.counters(each.limit))
+        try:
+            counters = store.counters(each.limit)
+        except UnsupportedLimit as error:
+            raise UnsupportedLimit(f"rule {rule.id}: {error}") from None
+        made = Counted(rule, each, counters)
         # By its own name if it has one; else by where it stands in its rule.
         named = each.name != f"{rule.id} {each.limit}"
         self._by_place[rule.id, each.name if named else f"{where} {at}"] = made
@@ -199,6 +204,16 @@ def rules_of(domain: Domain) -> Iterator[Rule]:
         step = steps.pop()
         steps += step.children
         if step.rule is not None:
+            yield step.rule
+
+
+def rules_about(domain: Domain, key: str) -> Iterator[Rule]:
+    """Those that a descriptor with this key may match."""
+    steps = [(step, step.key == key) for step in domain.steps]
+    while steps:
+        step, about = steps.pop()
+        steps += [(child, about or child.key == key) for child in step.children]
+        if about and step.rule is not None:
             yield step.rule
 
 

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import platform
-import shutil
 import signal
 import socket
 import time
@@ -26,7 +25,7 @@ from penstock.metrics import Hashed, Webhook
 from penstock.rules.compiled import all_rules
 from penstock.rules.model import RuleSet
 from penstock.rules.watch import Watcher
-from penstock.server import logs
+from penstock.server import logs, stores
 from penstock.server.admin.access import Access
 from penstock.server.admin.api import AdminApi
 from penstock.server.admin.audit import AuditLog
@@ -37,7 +36,7 @@ from penstock.server.listening import free_path, listen, reserve, shown
 from penstock.server.loops import run
 from penstock.server.processes import Process, Supervised, new_salt
 from penstock.server.settings import Settings, SettingsError, address_of
-from penstock.server.stores import own_folder, resolved
+from penstock.server.stores import made_store
 from penstock.server.worker import GRPCIO, Sockets, Worker, chosen_wire
 
 logger = logging.getLogger("penstock.server")
@@ -113,18 +112,16 @@ class App:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         settings = self.settings
         wire = chosen_wire(settings)
-        store = resolved(settings)
-        folder = own_folder(settings, store)
-        if folder is not None:
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        sockets = self._listen(stack, wire)
         rules = read_rules(settings)
-        about = {"wire": wire, "store": _without_secrets(store), "rules": _count(rules)}
+        store = stack.enter_context(made_store(settings, rules))
+        shown_store = _without_secrets(stores.shown(store, settings, rules))
+        sockets = self._listen(stack, wire)
+        about = {"wire": wire, "store": shown_store, "rules": _count(rules)}
         fleet = await self._start_fleet(stack, store, sockets, about, rules)
         self.fleet = fleet
         await self._start_admin(stack, fleet)
         self._start_watching(stack, fleet)
-        self._say(wire, store, rules)
+        self._say(wire, shown_store, rules)
 
     def _listen(self, stack: contextlib.AsyncExitStack, wire: str) -> list[Sockets]:
         count = self.settings.workers
@@ -259,7 +256,7 @@ class App:
         lines = [
             f"penstock {__version__} ({_mode.describe()}, Python {platform.python_version()})",
             f"rules  {_count(rules)} in {domains:.200}",
-            f"store  {_without_secrets(store)}",
+            f"store  {store}",
         ]
         if self.settings.workers > 1:
             lines.append(f"workers  {self.settings.workers}")

@@ -15,6 +15,7 @@ from penstock.metrics import AnomalyWatch, Gathered, Snapshot, merge
 from penstock.rules.model import RuleSet
 from penstock.server.admin.handlers import Sources
 from penstock.server.settings import Settings
+from penstock.server.store_watch import StoreWatch
 
 logger = logging.getLogger("penstock.server")
 
@@ -50,6 +51,7 @@ class Fleet:
         self._gathered = Gathered()
         self.members: list[Member] = []
         self.watch = AnomalyWatch()
+        self.store_watch = StoreWatch()
         self.more: list[Any] = []  # others that have a snapshot: the watch, the webhook
 
     def files(self) -> Sequence[str]:
@@ -151,4 +153,5 @@ class Fleet:
         while True:
             snapshot = await self.snapshot()
             self.watch.look(snapshot.refusals())
+            self.store_watch.look(snapshot)
             await asyncio.sleep(seconds)

@@ -25,6 +25,7 @@ from penstock.server.admin.commands import apply_command, commands_of
 from penstock.server.channel import Channel, Message
 from penstock.server.fleet import Answer, Command, Fleet, read_rules
 from penstock.server.settings import Settings, SettingsError
+from penstock.server.stores import inherited
 from penstock.server.worker import NOTICE, Sockets
 
 logger = logging.getLogger("penstock.server")
@@ -67,7 +68,7 @@ class Process:
                 "grpc": None if self._sockets.grpc is None else self._sockets.grpc.fileno(),
                 "rules": file.fileno(),
             }
-            given = [fd for fd in handed.values() if fd is not None]
+            given = [fd for fd in (*handed.values(), inherited(self._store)) if fd is not None]
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "penstock.server.worker_main", str(theirs.fileno()),
                 pass_fds=[theirs.fileno(), *given], stdin=asyncio.subprocess.DEVNULL,

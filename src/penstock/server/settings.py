@@ -18,6 +18,7 @@ from penstock.durations import SECOND, parse_duration
 from penstock.errors import PenstockError
 from penstock.integrations.identity import FORWARDED, X_FORWARDED_FOR, Trust
 from penstock.limit import FAILURE_POLICIES
+from penstock.stores.layout import LEAST_ROW, MOST_KEYS, MOST_ROW
 
 PREFIX = "PENSTOCK_"
 OFF = "off"
@@ -50,6 +51,20 @@ class Settings:
         "memory, shared (one file for all workers), shared:PATH, or a redis:// URL;"
         " auto is memory for one worker and shared for several",
         metavar="STORE",
+    )
+    max_keys: int | None = _option(
+        None,
+        "how many keys are held in memory or in shared memory; above, keys give way"
+        " (default: 1000000)",
+        "number",
+        metavar="N",
+    )
+    bytes_per_key: int | None = _option(
+        None,
+        "room for one key in shared memory; more than the rules need leaves room for"
+        " others to be loaded (default: what the rules need, at least 128)",
+        "number",
+        metavar="N",
     )
     grpc: str = _option(
         "127.0.0.1:8081", "where gRPC listens: HOST:PORT, unix:PATH or off", metavar="ADDRESS"
@@ -120,6 +135,13 @@ class Settings:
             _check(each, getattr(self, each.name))
         if not 1 <= self.workers <= 512:
             raise SettingsError(f"workers is from 1 to 512, not {self.workers}")
+        if self.max_keys is not None and not 1 <= self.max_keys <= MOST_KEYS:
+            raise SettingsError(f"max_keys is from 1 to {MOST_KEYS}, not {self.max_keys}")
+        row = self.bytes_per_key
+        if row is not None and (row % 8 or not LEAST_ROW <= row <= MOST_ROW):
+            raise SettingsError(
+                f"bytes_per_key is a multiple of 8 from {LEAST_ROW} to {MOST_ROW}, not {row}"
+            )
         if self.workers > 1 and self.store == "memory":
             raise SettingsError("memory is not shared between workers: take --store shared")
         if bool(self.tls_cert) != bool(self.tls_key):

@@ -1,50 +1,92 @@
-"""The store that the service was told to count in."""
+"""The store that the service was told to count in.
+
+Workers share a file without a name, in memory. The supervisor makes it and holds it; workers
+inherit its descriptor, those that are started again, too. Nobody else can reach it, and it
+is gone when the last of them ends, also by ``kill -9``.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from penstock.errors import StoreError
+from penstock.rules.compiled import all_rules, limits_of
+from penstock.rules.model import RuleSet
 from penstock.server.settings import Settings, SettingsError
 from penstock.stores.base import Store
 from penstock.stores.memory import MemoryStore
-from penstock.stores.shared import SharedMemoryStore
+from penstock.stores.shared import SharedMemoryStore, bytes_needed, new_memory_file, sizes
+
+logger = logging.getLogger("penstock.server")
 
 MEMORY, SHARED = "memory", "shared"
+_INHERITED = "descriptor:"
+DEFAULT_MAX_KEYS = 1_000_000
+# Room for every algorithm but a sliding_log, and for a sliding_window of more cells than usual.
+LEAST_BYTES_PER_KEY = 128
 
 
-def resolved(settings: Settings) -> str:
-    """What ``auto`` means here, and where a shared file lies if nobody said."""
-    kind = settings.store
-    if kind == "auto":
-        kind = MEMORY if settings.workers == 1 else SHARED
-    if kind == SHARED:
-        return f"{SHARED}:{_new_file()}"
-    return kind
+@contextlib.contextmanager
+def made_store(settings: Settings, rules: RuleSet) -> Iterator[str]:
+    """What ``auto`` and ``shared`` mean here: for `open_store`, in this process or a child."""
+    where = settings.store
+    if where.startswith(_INHERITED):
+        raise SettingsError(_unknown(where))
+    if where == "auto":
+        where = MEMORY if settings.workers == 1 else SHARED
+    if where != SHARED:
+        yield where
+        return
+    max_keys, row = sizes_for(settings, rules)
+    try:
+        _warn_if_large(sizes(max_keys, row).file_bytes, max_keys, row)
+        fd = new_memory_file(max_keys, row)
+    except (StoreError, ValueError) as error:
+        raise SettingsError(f"store: {error}") from None
+    try:
+        yield f"{_INHERITED}{fd}"
+    finally:
+        os.close(fd)
 
 
-def _new_file() -> str:
-    """In memory where there is such a place: it need not outlive the service."""
-    shm = Path("/dev/shm")
-    folder = tempfile.mkdtemp(prefix="penstock-", dir=shm if os.access(shm, os.W_OK) else None)
-    return str(Path(folder) / "limits")
+def inherited(where: str) -> int | None:
+    """The descriptor that a worker needs to open it, if it needs one."""
+    return int(where.removeprefix(_INHERITED)) if where.startswith(_INHERITED) else None
 
 
-def own_folder(settings: Settings, where: str) -> Path | None:
-    """The folder that was made for a shared file, and goes with the service."""
-    if settings.store not in ("auto", SHARED) or not where.startswith(f"{SHARED}:"):
-        return None
-    return Path(where.partition(":")[2]).parent
+def sizes_for(settings: Settings, rules: RuleSet) -> tuple[int, int]:
+    """Keys, and bytes for each of them: as told, or what the rules need."""
+    needed, why = 0, ""
+    for rule in all_rules(rules):
+        for _, limits in limits_of(rule):
+            for each in limits:
+                if bytes_needed(each.limit) > needed:
+                    needed = bytes_needed(each.limit)
+                    why = f"rule {rule.id}: {each.limit}"
+    row = settings.bytes_per_key
+    if row is not None and row < needed:
+        raise SettingsError(
+            f"bytes_per_key is {row}, and {why} needs {needed}: raise --bytes-per-key to"
+            f" {needed} or leave it out, or use an algorithm of constant size such as"
+            " sliding_window"
+        )
+    return settings.max_keys or DEFAULT_MAX_KEYS, row or max(needed, LEAST_BYTES_PER_KEY)
 
 
-def open_store(where: str, settings: Settings) -> Store:
+def open_store(where: str, settings: Settings, rules: RuleSet) -> Store:
     if where == MEMORY:
-        return MemoryStore()
+        return MemoryStore(settings.max_keys or DEFAULT_MAX_KEYS)
+    fd = inherited(where)
+    if fd is not None:
+        return SharedMemoryStore(fd)
     if where.startswith(f"{SHARED}:"):
-        return SharedMemoryStore(where.partition(":")[2])
+        return _open_file(Path(where.partition(":")[2]), settings, rules)
     if "://" not in where:
-        raise SettingsError(f"store is memory, shared, shared:PATH or a URL, not {where!r:.100}")
+        raise SettingsError(_unknown(where))
     try:
         from penstock.stores.redis import RedisStore
     except ModuleNotFoundError as error:
@@ -60,3 +102,51 @@ def open_store(where: str, settings: Settings) -> Store:
         )
     except (ValueError, TypeError) as error:
         raise SettingsError(f"store: {error}") from None
+
+
+def _open_file(path: Path, settings: Settings, rules: RuleSet) -> SharedMemoryStore:
+    """One that is there is used as it is, unless its sizes were told otherwise."""
+    max_keys, row = sizes_for(settings, rules)
+    try:
+        if path.exists():
+            return SharedMemoryStore(path, settings.max_keys, settings.bytes_per_key)
+        return SharedMemoryStore(path, max_keys, row)
+    except ValueError as error:
+        raise SettingsError(f"store: {error}") from None
+
+
+def shown(where: str, settings: Settings, rules: RuleSet) -> str:
+    """For people. A URL may still hold a password."""
+    if where == MEMORY:
+        return f"{MEMORY}, {settings.max_keys or DEFAULT_MAX_KEYS} keys"
+    if inherited(where) is None:
+        return where
+    return "{}, {} keys of {} bytes".format(SHARED, *sizes_for(settings, rules))
+
+
+def _unknown(where: str) -> str:
+    return f"store is memory, shared, shared:PATH or a URL, not {where!r:.100}"
+
+
+def _warn_if_large(most: int, max_keys: int, row: int) -> None:
+    """Memory is taken as keys come, so this may go well for long."""
+    there = _available_memory()
+    if there is not None and most > there:
+        logger.warning(
+            "the store may grow to %.1f GB, %d keys of %d bytes, and %.1f GB of memory are"
+            " available: lower --max-keys, or use sliding_window in place of a long sliding_log",
+            most / 1e9, max_keys, row, there / 1e9,
+        )  # fmt: skip
+
+
+def _available_memory() -> int | None:
+    """Of the machine, or of the container if it has less."""
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        text = Path("/proc/meminfo").read_text()
+        found.append(int(text.partition("MemAvailable:")[2].split()[0]) * 1024)
+    with contextlib.suppress(OSError, ValueError):
+        folder = Path("/sys/fs/cgroup")
+        most = int((folder / "memory.max").read_text())
+        found.append(most - int((folder / "memory.current").read_text()))
+    return min(found, default=None)

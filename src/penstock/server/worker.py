@@ -72,7 +72,7 @@ class Worker:
     ) -> None:
         self.settings = settings
         self.health = Health((RATELIMIT, STORE), vital=(RATELIMIT,))
-        self.store = open_store(store_at, settings)
+        self.store = open_store(store_at, settings, rules)
         self.gate = _gate(settings, self.store, rules)
         self.recorder = Recorder(worker=name, salt=salt)
         self.recorder.follow(self.gate)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import shutil
 import signal
 import socket
 import sys
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import PenstockError
@@ -22,7 +20,6 @@ from penstock.server import logs
 from penstock.server.channel import Channel, Message
 from penstock.server.loops import run
 from penstock.server.settings import Settings
-from penstock.server.stores import own_folder
 from penstock.server.worker import Sockets, Worker
 
 
@@ -32,7 +29,6 @@ class Hosted:
     def __init__(self) -> None:
         self._worker: Worker | None = None
         self._started = False
-        self._folder: Path | None = None
         self.ended = asyncio.Event()
 
     async def answer(self, message: Message) -> Message:
@@ -57,7 +53,6 @@ class Hosted:
             fds = message["descriptors"]
             with os.fdopen(fds["rules"], "rb") as file:
                 rules = pickle.load(file)  # of our own supervisor
-            self._folder = own_folder(settings, message["store"])
             self._worker = Worker(settings, message["store"], message["name"], salt, rules)
             for command in message["switched"]:
                 await self._worker.apply(command)
@@ -66,11 +61,6 @@ class Hosted:
             return {"ok": False, "status": 422, "error": str(error)}
         self._started = True
         return {"ok": True, "result": {"wire": self._worker.wire}}
-
-    def clean_up(self) -> None:
-        """What the supervisor would have done, had it not been killed."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _tupled(value: Any) -> Any:
@@ -95,7 +85,6 @@ async def main(descriptor: int) -> None:
     if hosted.ended.is_set():
         await asyncio.sleep(0.05)  # for the answer to leave
     else:
-        hosted.clean_up()
         os._exit(1)  # the supervisor was killed: nobody would ever stop this one
     gone.cancel()
     await channel.close()

@@ -138,9 +138,7 @@ def read_layout(page: bytes, size: int, path: Path, core: int) -> Layout:
         )
     (checksum,) = struct.unpack_from("=I", page, _FIXED.size)
     if checksum != zlib.crc32(page[: _FIXED.size]):
-        raise StoreFileError(
-            f"{path} is damaged: the checksum of its header is wrong; delete it"
-        )
+        raise StoreFileError(f"{path} is damaged: the checksum of its header is wrong; delete it")
     layout = Layout(made_by, max_keys, row_words, key)
     sizes_make_sense = (
         (fill, ways) == (FILL, WAYS)

@@ -27,14 +27,16 @@ class MemoryStore(Store):
 
     Holds at most ``max_keys`` keys, over all limits. A key whose state has run
     out (its bucket is full again, its window has passed) is forgotten by itself.
-    When the store is full of keys that still matter, the one that would be
-    forgotten soonest, of up to sixteen neighbours, gives way and is counted in
-    ``evictions``: for that key the limit starts afresh.
+    When the store is full of keys that still matter, the one whose loss gives away
+    least, of some neighbours, gives way and is counted in ``evictions``: for that key
+    the limit starts afresh. A key that is locked out is the last to go.
 
     ``clock`` is used for every limit; by default buckets and sliding windows use
     the monotonic clock, and windows aligned to the epoch or the calendar the
     wall clock.
     """
+
+    name = "memory"
 
     def __init__(self, max_keys: int = DEFAULT_MAX_KEYS, clock: Clock | None = None) -> None:
         if type(max_keys) is not int or not 1 <= max_keys <= MOST_KEYS:

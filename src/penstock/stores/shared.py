@@ -65,6 +65,8 @@ class SharedMemoryStore(Store):
     ``path`` may also be the descriptor of a file that `memory_file` has made.
     """
 
+    name: str
+
     def __init__(
         self,
         path: str | os.PathLike[str] | int,
@@ -79,9 +81,10 @@ class SharedMemoryStore(Store):
         # The file's own time is monotonic already, and goes on over a reboot.
         self._clock = None if type(clock) is MonotonicClock else check_clock(clock)
         if isinstance(path, int):
-            fd, self._path = open_again(path), Path(f"/proc/self/fd/{path}")
+            self.name, self._path = "shared", Path(f"/proc/self/fd/{path}")
+            fd = open_again(path)
         else:
-            self._path = Path(path)
+            self.name, self._path = f"shared:{path}", Path(path)
             fd = open_file(self._path, wanted)
         try:
             found = checked_layout(fd, self._path, _CORE)
@@ -106,8 +109,8 @@ class SharedMemoryStore(Store):
         if needed > self.bytes_per_key:
             raise UnsupportedLimit(
                 f"{limit} needs {needed} bytes a key, this store has {self.bytes_per_key}:"
-                f" make it with bytes_per_key={needed}, or use an algorithm of constant size"
-                " such as sliding_window"
+                f" make it anew with bytes_per_key={needed}, or use an algorithm of constant"
+                " size such as sliding_window"
             )
         # The same in every process: the file's secret, and the limit as it is written.
         secret = hashlib.blake2b(
@@ -179,4 +182,6 @@ def bytes_needed(limit: Limit) -> int:
 
 def new_memory_file(max_keys: int, bytes_per_key: int) -> int:
     """The descriptor of a file without a name, for this process and those that inherit it."""
+    if not LINUX:
+        raise StoreError("shared memory needs Linux; Redis works everywhere")
     return memory_file(sizes(max_keys, bytes_per_key))

@@ -30,9 +30,9 @@ from inspect import isawaitable
 from typing import Any
 
 from penstock.clock import WALL
-from penstock.errors import PenstockError, RulesError, StoreError
+from penstock.errors import PenstockError, RulesError, StoreError, UnsupportedLimit
 from penstock.gate import Gate
-from penstock.rules.compiled import all_rules, limits_of
+from penstock.rules.compiled import all_rules, limits_of, rules_about
 from penstock.rules.model import ENFORCE
 from penstock.rules.switches import Switches
 from penstock.server import logs
@@ -55,6 +55,8 @@ async def apply_command(gate: Gate, command: Command) -> Answer:
     except RulesError as error:
         problems = [str(problem) for problem in error.problems]
         return _not_done(422, str(error), problems=problems)
+    except UnsupportedLimit as error:
+        return _not_done(422, str(error))
     except StoreError as error:
         return _not_done(503, str(error))
     except (PenstockError, ValueError, TypeError, KeyError) as error:
@@ -145,7 +147,21 @@ def _knows(gate: Gate, command: Command) -> bool:
 
 
 def _switch(gate: Gate, command: Command) -> None:
+    if command["do"] == "override":
+        _check_override(gate, command)
     switch(gate.switches, command)
+
+
+def _check_override(gate: Gate, command: Command) -> None:
+    """That the store can count by it: else every request that it is for would be an error."""
+    tried = Switches(WALL)
+    switch(tried, command)
+    for override in tried.state().overrides.values():
+        for domain in gate.rules.domains.values():
+            for rule in rules_about(domain, command["key"]):
+                for _, limits in limits_of(rule):
+                    for each in limits:
+                        gate.store.counters(override.apply(each.limit))
 
 
 def _set_level(gate: Gate, command: Command) -> None:
