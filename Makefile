@@ -3,7 +3,7 @@
 # make test    the whole test suite, with the compiled core and without
 # make check   lint, formatting, types
 # make bench   Penstock beside its peers (about five minutes; make bench ARGS=--quick)
-# make fuzz    ten minutes each of broken rules, broken gRPC frames and broken HTTP
+# make fuzz    ten minutes each of broken rules, gRPC frames, HTTP and shared files
 # make soak    the properties and the kill tests for a long time
 # Each of them sets up what it needs, in .venv, and is quick when nothing changed.
 
@@ -77,6 +77,9 @@ fuzz: .make/penstock
 	$(BIN)/python tests/rules/fuzz.py --minutes 10 $(ARGS)
 	$(BIN)/python tests/server/wires/fuzz.py --minutes 10 $(ARGS)
 	$(BIN)/python tests/server/http/fuzz.py --minutes 10 $(ARGS)
+	PENSTOCK_PURE=1 $(BIN)/python tests/stores/fuzz_mapped.py --minutes 5 $(ARGS)
+	@mkdir -p build
+	tools/asan.sh build/asan $(BIN)/python tests/stores/fuzz_mapped.py --minutes 10 $(ARGS)
 
 soak: .make/penstock
 	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q tests/properties
