@@ -32,6 +32,7 @@ def core_modules() -> list[str]:
 
 
 def extension(name: str) -> Extension:
+    headers = "src/penstock/stores"
     stem = Path("src/penstock", *name.split("."))
     source = stem.with_suffix(".pyx")
     if not (HERE / source).exists():
@@ -39,8 +40,9 @@ def extension(name: str) -> Extension:
     return Extension(
         f"penstock.{name}",
         [str(source)],
+        depends=[str(path.relative_to(HERE)) for path in sorted((HERE / headers).glob("*.h"))],
         extra_compile_args=["-O3", "-g0", "-Wno-unused-function"],
-        include_dirs=["src/penstock/stores"],
+        include_dirs=[headers],
         libraries=["pthread"],
     )
 

@@ -206,7 +206,8 @@ class SlidingLog(Algorithm):
             return False
         if state[COUNT] == 0:
             return state[UNITS] == 0
-        return 0 < state[COUNT] <= slots and 0 <= state[UNITS] <= self.most_used
+        # No hit is for less than one unit.
+        return 0 < state[COUNT] <= slots and state[COUNT] <= state[UNITS] <= self.most_used
 
     def extent(self, state: Words) -> int:
         used = FIRST + 2 * (state[OLDEST] + state[COUNT] + 1)

@@ -16,7 +16,7 @@ from penstock.decision import Decision
 from penstock.limit import Limit
 from penstock.stores._pure import PureCounters
 from penstock.stores.base import Counters, check_key
-from penstock.stores.levels import LITTLE, LOCKED, REFUSED, RUN_OUT, level_after
+from penstock.stores.levels import LITTLE, LOCKED, REFUSED, RUN_OUT, half_of, level_after
 
 _SAMPLE = 16
 _SAMPLE_MORE = 64
@@ -71,6 +71,7 @@ class DictCounters(PureCounters):
     def __init__(self, limit: Limit, clock: Clock | None, bound: Bound) -> None:
         Counters.__init__(self, limit, clock)
         self.bound = bound
+        self._half = half_of(limit)
         self.blank = Words(self._new_row())
         self.algorithm.start(self.now())
 
@@ -95,7 +96,7 @@ class DictCounters(PureCounters):
 
     def rise(self, place: _Slot, decision: Decision, most: int = LOCKED) -> None:
         row = self.bound.rows[place]
-        earned = min(most, level_after(decision, self.limit.burst, bool(self.limit.lockout_ns)))
+        earned = min(most, level_after(decision, self._half, bool(self.limit.lockout_ns)))
         row.level = max(row.level, earned)
 
     def grow(self, row: Words) -> None:

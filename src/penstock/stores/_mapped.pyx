@@ -22,11 +22,12 @@ is cut off while it is in use is an error, too: see ``_guard.h``.
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 from posix.unistd cimport close
 
 from penstock.algorithms.base cimport ATTEMPT, HIT, LOOK, Algorithm
+from penstock.algorithms import words as W
 from penstock.clock import MONOTONIC, WALL
 from penstock.decision cimport Decision, new_decision
 from penstock.stores.base cimport Counters, check_cost, check_key, is_plain
@@ -37,6 +38,7 @@ import struct
 
 from penstock.errors import StoreError, StoreFileError
 from penstock.stores import layout as L
+from penstock.stores.levels import half_of
 from penstock.stores.shared_file import open_again
 
 cdef extern from "_mapped.h":
@@ -66,6 +68,7 @@ cdef enum:
     RUN_OUT = -1
 
 cdef object ONE = 1
+cdef int NO_ROOM = W.NO_ROOM
 cdef int64_t SECOND = 1_000_000_000
 cdef int64_t L_PAGE = L.PAGE
 cdef int64_t L_LOCK = L.LOCK_BYTES
@@ -305,7 +308,7 @@ cdef class MappedCounters(Counters):
     cdef Mapped mapped
     cdef uint64_t k0, k1
     cdef int64_t* blank
-    cdef int64_t burst
+    cdef int64_t half
     cdef bint custom, locks
 
     def __cinit__(self, *args):
@@ -316,7 +319,7 @@ cdef class MappedCounters(Counters):
         self.mapped = mapped
         self.k0, self.k1 = struct.unpack("=QQ", secret)
         self.custom = self.clock is not MONOTONIC and self.clock is not WALL
-        self.burst = limit.burst
+        self.half = half_of(limit)
         self.locks = limit.lockout_ns > 0
         self.blank = <int64_t*> PyMem_RawCalloc(<size_t> self.algorithm.words, 8)
         if self.blank == NULL:
@@ -378,7 +381,8 @@ cdef class MappedCounters(Counters):
         cdef int64_t* word
         cdef int64_t* row = self.row(h, now, &word)
         self.begin(stripe, row)
-        self.algorithm.charge(row, units, now)
+        while self.algorithm.charge(row, units, now) == NO_ROOM:
+            self.clear(row)
         self.mapped.end(stripe)
         self.algorithm.decide(row, 1, now, 0, LOOK, out)
         self.rise(word, out, HALF)
@@ -462,7 +466,8 @@ cdef class MappedCounters(Counters):
             self.algorithm.decide(row, cost, now, 0, how, out)
         else:
             self.begin(stripe, row)
-            self.algorithm.decide(row, cost, now, 0, how, out)
+            while self.algorithm.decide(row, cost, now, 0, how, out) == NO_ROOM:
+                self.clear(row)
             self.mapped.end(stripe)
         self.rise(word, out, LOCKED if self.locks and how == HIT else REFUSED)
 
@@ -473,12 +478,17 @@ cdef class MappedCounters(Counters):
             stripe, row, words if self.algorithm.length_at < 0 else self.algorithm.extent(row)
         )
 
+    cdef void clear(self, int64_t* row) noexcept:
+        """A row has all its length from the beginning: one without room is damaged."""
+        memcpy(row, self.blank, <size_t> self.algorithm.words * 8)
+        add(self.mapped.repairs, 1)
+
     cdef inline void rise(self, int64_t* word, Decision out, int64_t refused) noexcept:
         """Bring the key to the level that it has earned: see levels.py."""
         cdef int64_t level
         if not out._allowed:
             level = refused
-        elif word[0] & LOCKED == LITTLE and 2 * out._room <= self.burst * out._unit:
+        elif out._room <= self.half:
             level = HALF
         else:
             return

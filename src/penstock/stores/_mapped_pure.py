@@ -40,7 +40,7 @@ from penstock.stores.layout import (
     WAYS,
     Layout,
 )
-from penstock.stores.levels import LITTLE, LOCKED, MASK, REFUSED, RUN_OUT, level_after
+from penstock.stores.levels import LITTLE, LOCKED, MASK, REFUSED, RUN_OUT, half_of, level_after
 from penstock.stores.shared_file import open_again
 
 _JOURNAL = PAGE + LOCK_BYTES
@@ -234,6 +234,7 @@ class MappedCounters(PureCounters):
         Counters.__init__(self, limit, clock)
         self.mapped = mapped
         self._secret = secret
+        self._half = half_of(limit)
         self._custom = self.clock is not MONOTONIC and self.clock is not WALL
         self.blank = Words([0] * self.algorithm.words)
         self.set_length(self.blank, self.algorithm.most_words)
@@ -269,9 +270,14 @@ class MappedCounters(PureCounters):
             self.mapped.write(word, [place])  # it begins anew
         return self.mapped.change(at, row.cells)
 
+    def grow(self, row: Words) -> None:
+        """A row has all its length from the beginning: one without room is damaged."""
+        row.cells[: len(self.blank.cells)] = self.blank.cells
+        self.mapped.add(REPAIRS_AT)
+
     def rise(self, place: int, decision: Decision, most: int = LOCKED) -> None:
         word, _, level = self.mapped.find(place)
-        earned = min(most, level_after(decision, self.limit.burst, bool(self.limit.lockout_ns)))
+        earned = min(most, level_after(decision, self._half, bool(self.limit.lockout_ns)))
         if word and earned > max(level, LITTLE):
             self.mapped.write(word, [place | earned])
 

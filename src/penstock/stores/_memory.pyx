@@ -16,8 +16,9 @@ from penstock.algorithms import words
 from penstock.clock import MONOTONIC, WALL
 from penstock.decision cimport Decision, new_decision
 from penstock.stores._table cimport (
-    CUSTOM, HALF, LITTLE, LOCKED, REFUSED, Bound, Table, entry, fetch, find, is_of, mix,
+    CUSTOM, HALF, LOCKED, REFUSED, Bound, Table, entry, fetch, find, is_of, mix,
 )
+from penstock.stores.levels import half_of
 from penstock.stores.base cimport Counters, check_cost, check_key, is_plain, pick
 
 cdef enum:
@@ -34,7 +35,7 @@ cdef class MemoryCounters(Counters):
     cdef Table table
     cdef int64_t* blank        # the row of a key that was never seen
     cdef clockid_t system      # which of the system's clocks, or CUSTOM
-    cdef int64_t burst
+    cdef int64_t half
     cdef bint locks
 
     def __cinit__(self, *args):
@@ -46,7 +47,7 @@ cdef class MemoryCounters(Counters):
             self.system = CLOCK_MONOTONIC
         else:
             self.system = CLOCK_REALTIME if self.clock is WALL else CUSTOM
-        self.burst = limit.burst
+        self.half = half_of(limit)
         self.locks = limit.lockout_ns > 0
         cdef bint grows = self.algorithm.length_at >= 0
         self.table = Table(2 if grows else self.algorithm.words, grows, bound, self.system)
@@ -161,7 +162,10 @@ cdef class MemoryCounters(Counters):
         out = new_decision(self.limit)
         slot = find(&self.table.core, h)
         if slot[0] != h:
-            slot = self.slot(h, now)  # there is none, or it is on a level
+            if not is_of(slot, h):
+                slot = self.slot(h, now)
+            elif <int64_t> slot[1] <= now:
+                slot[0] = h  # it begins anew
         while self.algorithm.decide(self.row(slot), cost, now, 0, how, out) == NO_ROOM:
             self.grow(slot)
         if self.table.owns:
@@ -174,7 +178,7 @@ cdef class MemoryCounters(Counters):
         cdef uint64_t level
         if not out._allowed:
             level = refused
-        elif slot[0] & LOCKED == LITTLE and 2 * out._room <= self.burst * out._unit:
+        elif out._room <= self.half:
             level = HALF
         else:
             return

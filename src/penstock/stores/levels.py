@@ -17,14 +17,20 @@ a refused key, each key of the flood has to use up its own limit first.
 from __future__ import annotations
 
 from penstock.decision import Decision
+from penstock.limit import Limit
 
 LITTLE, HALF, REFUSED, LOCKED = range(4)
 RUN_OUT = -1
 MASK = 3
 
 
-def level_after(decision: Decision, burst: int, locks: bool) -> int:
+def half_of(limit: Limit) -> int:
+    """What is left of a limit when half of it is used, as a decision's ``_room`` counts it."""
+    return limit.burst * (limit.interval_ns if "bucket" in limit.algorithm else 1) // 2
+
+
+def level_after(decision: Decision, half: int, locks: bool) -> int:
     """The level that a key has earned by a decision that was booked."""
     if not decision._allowed:
         return LOCKED if locks else REFUSED
-    return HALF if 2 * decision._room <= burst * decision._unit else LITTLE
+    return HALF if decision._room <= half else LITTLE
