@@ -132,7 +132,7 @@ def _gate(arguments: argparse.Namespace) -> Iterator[AsyncGate]:
     from penstock.gate import AsyncGate
     from penstock.server.fleet import read_rules
     from penstock.server.settings import Settings
-    from penstock.server.stores import open_store
+    from penstock.server.stores import made_store, open_store
 
     settings = Settings(
         rules=tuple(arguments.rules), merge_domains=arguments.merge_domains,
@@ -140,7 +140,10 @@ def _gate(arguments: argparse.Namespace) -> Iterator[AsyncGate]:
         max_keys=arguments.max_keys, bytes_per_key=arguments.bytes_per_key,
     )  # fmt: skip
     rules = read_rules(settings)
-    with contextlib.closing(open_store(arguments.store, settings, rules)) as store:
+    with (
+        made_store(settings, rules) as where,
+        contextlib.closing(open_store(where, settings, rules)) as store,
+    ):
         gate = AsyncGate(rules, store, files=settings.rules, merge_domains=settings.merge_domains)
         with contextlib.closing(gate):
             if not arguments.no_watch:
