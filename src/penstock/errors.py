@@ -47,6 +47,9 @@ class InvalidCost(PenstockError, TypeError, ValueError):
 class StoreError(PenstockError):
     """A store that cannot do what was asked of it."""
 
+    # The failure policies of the limits that could not be decided on, where they are known.
+    policies: tuple[str | None, ...] = ()
+
 
 class StoreFileError(StoreError):
     """A shared-memory file that cannot be used; the file was left as it was."""
@@ -65,7 +68,10 @@ class StoreUnavailable(StoreError):
 
 
 class ForeignValue(StoreError):
-    """A key in a shared store holds something that Penstock did not write there."""
+    """A key in a shared store holds something that Penstock did not write there.
+
+    Rate limits do not raise it: they follow the failure policy.
+    """
 
 
 class RulesError(PenstockError, ValueError):

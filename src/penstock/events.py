@@ -49,6 +49,14 @@ class Degraded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Damaged(Event):
+    """The row of a key in a shared store made no sense (NaN, for one), and begins anew."""
+
+    limit: Limit
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class RulesLoaded(Event):
     """Other rules are in force: so many domains."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.clock import WALL, Clock
-from penstock.errors import RulesError, UnsupportedLimit
+from penstock.errors import RulesError, StoreError, UnsupportedLimit
 from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
 from penstock.rules.check import Check, Flow, only_domain
 from penstock.rules.compiled import Compiled, Item, Told
@@ -103,10 +103,15 @@ class Gate:
         quick = self._quick(descriptors, domain) if hits == 1 else None
         if quick is not None:
             items, told = quick
-            if len(items) == 1:
-                counters, key, cost = items[0]
+            if len(items) != 1:
+                decisions = do_work(self.store, Work([items]), Taken())[0][0] if items else ()
+                return quick_verdict(told, decisions)
+            counters, key, cost = items[0]
+            try:
                 return quick_verdict(told, (counters.hit(key, cost),))
-            return quick_verdict(told, self.store.hit_each(items) if items else ())
+            except StoreError as error:
+                error.policies = (counters.limit.on_failure,)
+                raise
         flow, taken = self.begin(descriptors, domain, hits), Taken()
         try:
             work = next(flow)

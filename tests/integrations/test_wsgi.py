@@ -14,7 +14,7 @@ from wsgiref.validate import validator
 import pytest
 
 from integrations.broken import Broken
-from penstock import AsyncGate, Gate, Limiter, MemoryStore
+from penstock import AsyncGate, Gate, Limiter, MemoryStore, StoreError
 from penstock.events import Refused
 from penstock.integrations import Request, Response, by_header, by_route, by_user
 from penstock.integrations.defer import Deferred
@@ -530,3 +530,36 @@ def test_a_coroutine_function_as_defer_is_refused_in_words() -> None:
     call(app)
     with pytest.raises(TypeError, match="coroutine is a coroutine function"):
         call(app)
+
+
+@pytest.mark.parametrize(
+    ("said", "limits", "of_store", "status"),
+    [
+        (None, ["1/minute"], None, 200),
+        (None, ["1/minute"], "closed", 503),
+        (None, ["1/minute on_failure open"], "closed", 200),
+        (None, ["1/minute on_failure closed"], None, 503),
+        (None, ["1/minute", "9/hour on_failure closed"], None, 503),
+        ("open", ["1/minute"], "closed", 200),
+        ("open", ["1/minute on_failure closed"], None, 503),
+        ("closed", ["1/minute on_failure open"], None, 200),
+    ],
+)
+def test_who_decides_for_a_store_that_fails(
+    said: str | None, limits: list[str], of_store: str | None, status: int
+) -> None:
+    """A limit's own policy, else the middleware's, else the store's."""
+
+    class Failing(Broken):
+        on_failure = of_store
+
+        def hit_each(self, wanted: Any, attempt: bool = False) -> Any:
+            raise StoreError("10.0.0.7:6379 has lost user:42")
+
+    app = PenstockWSGI(hello, limit=limits, store=Failing(), on_failure=said)
+    answer = call(app)
+    assert answer.status == status
+    assert "10.0.0.7" not in repr((answer.started, answer.body))
+    rules = {"domain": "api", "descriptors": [{"key": "remote_address", "limits": limits}]}
+    app = PenstockWSGI(hello, gate=Gate.from_rules(rules, Failing()), on_failure=said)
+    assert call(app).status == status

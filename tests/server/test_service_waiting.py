@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
+from penstock.errors import StoreUnavailable
+from penstock.integrations.identity import Trust
 from penstock.rules.verdict import Descriptor
 from penstock.server.grpc_status import (
     INVALID_ARGUMENT,
@@ -11,6 +16,9 @@ from penstock.server.grpc_status import (
     GrpcError,
 )
 from penstock.server.service import Service
+from penstock.server.wires.http.auth import AuthApi
+from penstock.server.wires.http.check import CheckApi
+from penstock.server.wires.http.messages import HttpAnswer, HttpRequest
 from server.rls_case import ask, descriptor
 from server.rls_cases import CASES, Case, Message, make_gate
 from server.rls_messages import decode, encode
@@ -51,7 +59,7 @@ async def test_check_with_a_store_that_waits() -> None:
 async def test_a_store_that_fails(request_: Message) -> None:
     store = Slow()
     store.broken = True
-    with pytest.raises(GrpcError, match="no answer") as caught:
+    with pytest.raises(GrpcError, match="the store failed") as caught:
         await Service(gate_of(USER, store=store)).rate_limit(encode(request_))  # type: ignore[misc]
     assert caught.value.code == UNAVAILABLE
 
@@ -61,3 +69,52 @@ async def test_errors_with_a_store_that_waits_come_at_once() -> None:
     with pytest.raises(GrpcError) as caught:
         service.rate_limit(b"\x0a")
     assert caught.value.code == INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_nobody_is_told_where_a_store_is_that_fails(waits: bool) -> None:
+    store = Slow() if waits else Failing()
+    store.broken = True
+    gate = gate_of(USER, store=store)
+    check = CheckApi(Service(gate))
+    trusted = Trust(["127.0.0.1"])
+    auth = AuthApi(Service(gate), gate, trusted)
+    one = {"descriptors": [{"user": "42"}]}
+    for api, body, status in (
+        (check, one, 503),
+        (check, {"checks": [one, {"domain": "x", "descriptors": [{"user": "1"}]}, one]}, 200),
+        (auth, None, 200),  # this rule does not know what a proxy tells
+    ):
+        for _ in range(3):  # the third time, the question is known by its bytes
+            request = HttpRequest("127.0.0.1")
+            request.body = json.dumps(body).encode()
+            answer: Any = api(request)
+            answer = answer if isinstance(answer, HttpAnswer) else await answer
+            assert answer.status == status
+            assert b"no answer" not in answer.body
+    batch = await _answered(check, {"checks": [one, {"descriptors": [{"other": "1"}]}]})
+    first, second = json.loads(batch.body)["results"]
+    assert first["allowed"] is False
+    assert first["error"] == "the limits cannot be checked now: the store failed"
+    assert second["allowed"] is True
+
+
+class Failing(Slow):
+    """The same at once."""
+
+    waits = False
+
+    def make_counters(self, limit: Any) -> Any:
+        made = super().make_counters(limit)
+        made.hit = self._fail
+        return made
+
+    def _fail(self, key: str, cost: int) -> Any:
+        raise StoreUnavailable("no answer")
+
+
+async def _answered(api: Any, body: Any) -> HttpAnswer:
+    request = HttpRequest("127.0.0.1")
+    request.body = json.dumps(body).encode()
+    answer = api(request)
+    return answer if isinstance(answer, HttpAnswer) else await answer

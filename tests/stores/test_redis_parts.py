@@ -163,6 +163,7 @@ ERRORS = [
     ("NOPERM this user has no permissions", Trouble.UNAVAILABLE),
     ("WRONGTYPE Operation against a key", Trouble.FOREIGN),
     ("PENSTOCK the value of this key is not a row of token_bucket", Trouble.FOREIGN),
+    ("DAMAGED the row of this key made no sense", Trouble.DAMAGED),
     ("ERR unknown command 'EVALSHA'", Trouble.WRONG),
     ("ERR user_script:1: attempt to index nil", Trouble.WRONG),
     ("", Trouble.WRONG),

@@ -14,10 +14,9 @@ from stores.redis_server import Server
 
 pytest.importorskip("redis")
 
-import redis
 
 from penstock import AsyncLimiter, Limit, Limiter
-from penstock.errors import ForeignValue, StoreUnavailable
+from penstock.errors import StoreUnavailable
 from penstock.events import Degraded, Event
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.counters import RedisCounters
@@ -246,44 +245,6 @@ async def test_verbs_without_an_answer_are_lost_quietly_and_reset_is_not(
 
 
 # What is the caller's own ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("policy", ["open", "closed", "local"])
-async def test_a_key_that_holds_something_else_is_an_error_for_its_caller_alone(
-    policy: str, server: Server, make: Make
-) -> None:
-    store = make(server, on_failure=policy, deadline="1s")
-    limiter, threads = AsyncLimiter(LIMIT, store=store), Limiter(LIMIT, store=store)
-    await store.connect_async()
-    with redis.Redis.from_url(server.url) as client:
-        for name in ("list", "text", "number"):
-            await limiter.hit(name)
-        names = {name.rpartition(b":")[2]: name for name in client.keys("*")}
-        client.delete(names[b"list"])
-        client.lpush(names[b"list"], "x")
-        client.set(names[b"text"], "hello")
-        client.set(names[b"number"], 7)
-    keys = ["a", "list", "b", "text", "c", "number", "d"]
-    seen = await asyncio.gather(*(limiter.hit(key) for key in keys), return_exceptions=True)
-    for key, answer in zip(keys, seen, strict=True):
-        if len(key) > 1:
-            assert isinstance(answer, ForeignValue), (key, answer)
-            with pytest.raises(ForeignValue):
-                threads.hit(key)
-        else:
-            assert answer.remaining == 9, answer
-            assert not answer.degraded
-    for ask in (
-        limiter.hit_all([("a", None), ("list", None)]),
-        limiter.hit_many(["a", "list"]),
-        limiter.wait("list"),
-    ):
-        with pytest.raises(ForeignValue):
-            await ask
-    with pytest.raises(ForeignValue):
-        threads.hit_all([("a", None), ("list", None)])
-    assert (await limiter.peek("a")).remaining == 9, "who got an error has taken nothing"
-    assert store.state == "closed"
 
 
 async def test_more_than_may_wait_are_not_kept_waiting(server: Server, make: Make) -> None:

@@ -224,8 +224,6 @@ def test_each_decision_has_its_own_error(server: Server) -> None:
         ("5/hour fixed_window", b"F", [START // SECOND, 1]),
         ("5/hour fixed_window soft 1 for 1m", b"W", [START // SECOND, 1, 1, 1, 1, 1]),
         ("5/hour sliding_window cells 1", b"W", [START // SECOND, 1, 1, 1, 1]),
-        ("5/hour sliding_window cells 1", b"W", [START // SECOND, 1, 1, 0, 1, 1]),
-        ("5/hour sliding_window cells 1", b"W", [START // SECOND, 1, 1, 3, 1, 1]),
         ("5/hour sliding_log", b"H", [START // SECOND, 1, 1]),
         ("5/hour sliding_log", b"H", [START // SECOND, 1, 1, 0, 5]),
         ("5/hour lockout 1m", b"L", [START // SECOND, 1]),
@@ -243,6 +241,45 @@ def test_what_is_not_a_row_is_an_error_and_left_alone(
         [found] = live(server, [(key, text, verb, 1)])
         assert "not a row of" in str(found)
     assert server.client.get(key) == value
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("text", "letter", "words"),
+    [
+        ("5/hour", b"B", [START // SECOND, NAN]),
+        ("5/hour", b"B", [NAN, 1]),
+        ("5/hour", b"B", [START // SECOND, INF]),
+        ("5/hour fixed_window", b"F", [START // SECOND, 9e18, -3]),
+        ("5/hour fixed_window", b"F", [START // SECOND, 1, NAN]),
+        ("5/hour sliding_window cells 1", b"W", [START // SECOND, 1, 1, 0, 1, 1]),
+        ("5/hour sliding_window cells 1", b"W", [START // SECOND, 1, 1, 3, 1, 1]),
+        ("5/hour sliding_window cells 1", b"W", [START // SECOND, 1, 1, 1, 1, -1]),
+        ("5/hour sliding_window cells 1", b"W", [START // SECOND, 1, 7, 1, 1, 1]),
+        ("5/hour sliding_log", b"H", [START // SECOND, 1, NAN, 0]),
+        ("5/hour sliding_log", b"H", [START // SECOND, 1, 1, NAN]),
+        ("5/hour sliding_log", b"H", [2**33, 3.6e12, 1, 0, NAN, 1]),
+        ("5/hour sliding_log", b"H", [2**33, 3.6e12, 1, 0, 2**33 * 1e6, NAN]),
+        ("5/hour lockout 1m", b"L", [START // SECOND, 1, NAN, 1]),
+        ("5/hour lockout 1m", b"L", [START // SECOND, 1, 1, NAN]),
+        ("5/hour soft 1 for 1m", b"S", [START // SECOND, 1, 1, INF, 1]),
+        ("5/hour soft 1 for 1m", b"S", [START // SECOND, 1, 9e9, 1, 1]),
+    ],
+)
+def test_a_row_that_makes_no_sense_is_forgotten(
+    server: Server, text: str, letter: bytes, words: list[float]
+) -> None:
+    key, value = server.key(), letter + struct.pack(f"<{len(words)}d", *words)
+    for verb in (HIT, PEEK, CHARGE):
+        server.client.set(key, value)
+        [found] = live(server, [(key, text, verb, 1)])
+        assert str(found).startswith("DAMAGED"), verb
+        assert not server.client.exists(key)
+        [found] = live(server, [(key, text, HIT, 1)])
+        assert found["remaining"] == 4
+        live(server, [(key, text, RESET, 1)])
 
 
 # Policies -------------------------------------------------------------------------

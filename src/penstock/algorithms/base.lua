@@ -22,10 +22,12 @@
 --   read(text, at, inner)     its policy from its packed form, and where that ends; `inner`
 --                             reads another one's that lies within
 --   load(p, row, value, at, shift)   fill the row from the words at `at`, for a key without
---                             a value as one never seen; false if they are not such words
+--                             a value as one never seen; false if they are not such words,
+--                             nil if they are, with numbers that make no sense
 --   save(p, row, before)      the bytes `before`, and the row's words behind them
 --   decide, charge, refund    as in Python, with `now` for calls about a later moment
--- They set row.dirty when there is something to write. The driver is batch.lua.
+-- They set row.dirty when there is something to write, and row.damaged when they come upon a
+-- number that makes no sense. The driver is batch.lua.
 
 -- What `decide` is asked to do; a mere look is false.
 local HIT, ATTEMPT = 1, 2
@@ -33,6 +35,16 @@ local NONE = -math.huge           -- a time that is no time: earlier than any ot
 local pack, words = struct.pack, struct.unpack
 local elapsed = now_us * 1000     -- nanoseconds since the second now_s began
 local time_us = now_s * 1000000 + now_us
+
+-- Anybody may have written to the server. What cannot be a time or a count of ours, such as NaN
+-- (which is not equal to itself), shows by one of these.
+local FURTHEST, MOST_COUNT = 2 ^ 58, 2 ^ 53
+local function is_time(time)
+  return time == NONE or (time > -FURTHEST and time < FURTHEST and time % 1 == 0)
+end
+local function is_count(count)
+  return count >= 0 and count <= MOST_COUNT and count % 1 == 0
+end
 
 -- The time that lies `microseconds` after 1970. Exact below 2^53 (in the year 2255).
 local function since_1970(microseconds)

@@ -25,7 +25,8 @@
 --   'refresh' where the policy's windows do not cover the server's time; nothing was done
 --   {that} for a member that would have passed, of a group that did not: what a look tells
 --   'spared' for the others of a group in which one had an error
---   an error where the key's value is not one of ours, or could not be written
+--   an error where the key's value is not one of ours, or could not be written; DAMAGED where
+--   it was ours and made no sense: then it was forgotten, and must be asked for anew
 -- Nothing is left behind that means nothing: what has run out is deleted, the rest expires.
 
 local deadline = tonumber(ARGV[1])

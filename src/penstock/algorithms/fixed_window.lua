@@ -41,7 +41,7 @@ local function load(p, row, value, at, shift)
   local finish, used = words('<dd', value, at)
   row[1] = finish + shift
   row[2] = used
-  return true
+  return is_time(row[1]) and is_count(used) or nil
 end
 
 local function save(p, row, before)

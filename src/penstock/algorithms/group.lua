@@ -31,6 +31,10 @@ local function all(answers, first, size, at)
     end
     member.finish = member.row[1]
     passed = decide(member.p, member.row, member.cost, member.take, member.out) and passed
+    if is_damaged(member.row) then
+      passed, culprit, failed = false, number, damaged(member.key)
+      break
+    end
   end
 
   for number, member in ipairs(culprit and {} or members) do

@@ -25,6 +25,9 @@ local function load(p, row, value, at, shift)
   end
   local finish, opens, after = words('<dd', value, at)
   row[1], row[2] = finish + shift, opens + shift
+  if not (is_time(row[1]) and is_time(row[2])) then
+    return nil
+  end
   return p.guarded.load(p.inner, row.inner, value, after, shift)
 end
 

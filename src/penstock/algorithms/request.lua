@@ -28,7 +28,8 @@ local function policy_at(place)
   return p
 end
 
--- Fill the row from a value, false if there is none. Whether it is one of ours.
+-- Fill the row from a value, false if there is none. Whether it is one of ours; nil if it is,
+-- and makes no sense.
 local function fill(p, row, value)
   if not value then
     p.rule.load(p, row)
@@ -42,14 +43,33 @@ local function fill(p, row, value)
   return letter == p.rule.letter and p.rule.load(p, row, value, at, shift)
 end
 
+-- Forget a key whose row makes no sense: it must be asked for anew. The error that says so.
+local function damaged(key)
+  local done = pcall('DEL', key)
+  return type(done) == 'table' and done or {err = 'DAMAGED the row of this key made no sense'}
+end
+
+local function is_damaged(row)
+  while row do
+    if row.damaged then
+      return true
+    end
+    row = row.inner
+  end
+  return false
+end
+
 -- Fill the row of a key. Its value, false if it has none; nil and an error if it is not ours.
 local function fetch(p, row, key)
   local value = pcall('GET', key)
   if type(value) == 'table' then
     return nil, value
   end
-  if fill(p, row, value) then
+  local ours = fill(p, row, value)
+  if ours then
     return value
+  elseif ours == nil then
+    return nil, damaged(key)
   end
   return nil, {err = 'PENSTOCK the value of this key is not a row of ' .. p.name}
 end
@@ -120,6 +140,9 @@ local function ask(p, key, cost, take, patience)
       return {0, out.room, out.reset, out.mark, out.delay - patience, 0, out.unit}
     end
     decide(p, row, cost, take, out)
+    if is_damaged(row) then
+      return damaged(key)
+    end
     failed = row.dirty and store(p, row, key, value)
   end
   return failed or reply(p, out)
@@ -141,6 +164,9 @@ local function book(p, key, verb, at)
         mark = (second - now_s) * 1000000000 + tonumber(ARGV[at + 2]) - elapsed
       end
       p.rule.refund(p, row, cost, 0, mark, tonumber(ARGV[at + 3]))
+    end
+    if is_damaged(row) then
+      return damaged(key)
     end
     failed = row.dirty and store(p, row, key, value)
   end

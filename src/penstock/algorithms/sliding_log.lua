@@ -28,18 +28,19 @@ end
 -- row = {end, units =, lag =, hits = the value, first = where in it the oldest hit lies, count =}
 local function load(p, row, value, at, shift)
   row.dirty = false
+  row.damaged = false
   if not value then
     row[1], row.units, row.lag, row.hits, row.first, row.count = NONE, 0, 0, '', 1, 0
     return true
   end
   local count = (#value - at - 23) / 16
-  if count < 0 or count % 1 ~= 0 then
+  if count < 0 or count % 1 ~= 0 or count > p.slots then
     return false
   end
   local finish, units, lag, after = words('<ddd', value, at)
   row[1], row.units, row.lag = finish + shift, units, lag
   row.hits, row.first, row.count = value, after, count
-  return true
+  return is_time(row[1]) and is_count(units) and is_count(lag) or nil
 end
 
 local function save(p, row, before)
@@ -50,7 +51,12 @@ end
 -- Time and units of the hit with this index, the oldest being 0.
 local function hit(row, index)
   local time, units = words('<dd', row.hits, row.first + 16 * index)
-  return (time - row.lag - time_us) * 1000, units
+  time = (time - row.lag - time_us) * 1000
+  if not (is_time(time) and is_count(units)) then
+    row.damaged = true
+    return NONE, 0
+  end
+  return time, units
 end
 
 local function set_units(row, index, units)
@@ -67,6 +73,7 @@ end
 -- Written also of a refused hit: after a step back it must stay forgotten.
 local function forget_oldest(row, units)
   row.units = row.units - units
+  row.damaged = row.damaged or row.units < 0
   row.first = row.first + 16
   row.count = row.count - 1
   row.dirty = true
@@ -117,7 +124,7 @@ end
 
 -- Keep the newest `most` units.
 local function trim(row, most)
-  while row.units > most do
+  while row.units > most and row.count > 0 do
     local over = row.units - most
     local _, units = hit(row, 0)
     if units > over then
@@ -224,6 +231,7 @@ local function refund(p, row, cost, now, mark, kept)
     if mark == nil or mark == time then
       local back = cost < units and cost or units
       row.units = row.units - back
+      row.damaged = row.damaged or row.units < 0
       row.dirty = true
       cost = cost - back
       if back == units then

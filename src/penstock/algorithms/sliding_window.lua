@@ -32,8 +32,19 @@ local function load(p, row, value, at, shift)
   end
   local finish, sum, newest, after = words('<ddd', value, at)
   row[1], row[2], row[3] = finish + shift, sum, newest
-  row[4] = {words(p.counters, value, after)}
-  return newest >= 1 and newest <= p.cells + 1
+  local ring = {words(p.counters, value, after)}
+  row[4] = ring
+  if not (is_time(row[1]) and is_count(newest) and newest >= 1 and newest <= p.cells + 1) then
+    return nil
+  end
+  -- The sum is of all but the one that slides out.
+  for index = 1, p.cells + 1 do
+    if not is_count(ring[index]) then
+      return nil
+    end
+    sum = sum - ring[index]
+  end
+  return sum + ring[newest % (p.cells + 1) + 1] == 0 or nil
 end
 
 local function save(p, row, before)

@@ -25,6 +25,9 @@ local function load(p, row, value, at, shift)
   end
   local finish, ends, anew, after = words('<ddd', value, at)
   row[1], row[2], row[3] = finish + shift, ends + shift, anew + shift
+  if not (is_time(row[1]) and is_time(row[2]) and is_time(row[3]) and row[2] <= row[3]) then
+    return nil
+  end
   return p.guarded.load(p.inner, row.inner, value, after, shift)
 end
 

@@ -31,7 +31,7 @@ local function load(p, row, value, at, shift)
     return false
   end
   row[1] = words('<d', value, at) + shift
-  return true
+  return is_time(row[1]) or nil
 end
 
 local function save(p, row, before)

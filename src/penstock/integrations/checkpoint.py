@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.clock import WALL, Clock
+from penstock.decision import Decision
 from penstock.durations import SECOND
 from penstock.errors import StoreError
 from penstock.events import Hook, Hooks, Refused
@@ -23,7 +24,15 @@ from penstock.integrations.dimensions import DIMENSIONS, family
 from penstock.integrations.exempt import Exempt, as_exempt
 from penstock.integrations.identity import X_FORWARDED_FOR, Trust
 from penstock.integrations.keys import KeyFunction, by_ip, by_route, by_user
-from penstock.integrations.outcome import FromGate, FromLimits, Outcome, Unclear, Undecided
+from penstock.integrations.outcome import (
+    FromGate,
+    FromLimits,
+    Outcome,
+    Unclear,
+    Undecided,
+    fails_closed,
+    limits_in,
+)
 from penstock.integrations.paths import AmbiguousPath
 from penstock.integrations.request import Request, Response
 from penstock.limit import Limit, as_limit
@@ -144,6 +153,7 @@ class Checkpoint:
             raise TypeError(f"gate is {wanted}, or the path of a file of rules, not {gate!r:.100}")
         gate.group(ADDRESS)
         self._gate = gate
+        self._store = gate.store
         self._domain = domain
         self._descriptors = Descriptors(gate, {**DIMENSIONS, **dimensions}, family, domain)
         self._decide = self._by_gate
@@ -162,7 +172,8 @@ class Checkpoint:
             raise TypeError(f"key is a function from a request to a key, not {key!r:.100}")
         self._key = key
         self._limiter = Limiter(store=MemoryStore() if store is None else store)
-        self._waits = self._limiter.store.waits and self._asynchronous
+        self._store = self._limiter.store
+        self._waits = self._store.waits and self._asynchronous
         self._limit_of: LimitFunction | None = None
         self._fixed: list[tuple[str, Counters]] | None = None
         if callable(limit):
@@ -280,14 +291,14 @@ class Checkpoint:
         try:
             outcome: Outcome = FromLimits(counted, key, cost, (counted[0][1].hit(key, cost),))
         except StoreError as error:
-            outcome = self._failed(error)
+            outcome = self._failed(limits_in(error, counted))
         if not outcome.allowed:
             self._refused(outcome)
         return outcome
 
     def _failed(self, error: StoreError) -> Outcome:
         logger.warning("a request was not counted, as the store failed: %s", error)
-        return Undecided(self._on_failure != CLOSED)
+        return Undecided(not fails_closed(error, self._on_failure, self._store))
 
     def _refused(self, outcome: Outcome) -> None:
         outcome.shadow = self._shadow
@@ -311,20 +322,24 @@ class Checkpoint:
                 key = yield key
             if key is None:
                 return None
+        try:
+            decisions = yield from self._hit(counted, key, cost)
+        except StoreError as error:
+            raise limits_in(error, counted) from None
+        return FromLimits(counted, key, cost, decisions)
+
+    def _hit(
+        self, counted: Sequence[tuple[str, Counters]], key: str, cost: int
+    ) -> Generator[Awaitable[Any], Any, Sequence[Decision]]:
         if len(counted) == 1:
             counters = counted[0][1]
             if self._waits:
-                decision = yield counters.submit("hit", key, cost)
-            else:
-                decision = counters.hit(key, cost)
-            return FromLimits(counted, key, cost, (decision,))
+                return ((yield counters.submit("hit", key, cost)),)
+            return (counters.hit(key, cost),)
         wanted = [(counters, key, cost) for _, counters in counted]
-        store = self._limiter.store
         if self._waits:
-            decisions = yield store.hit_each_async(wanted)
-        else:
-            decisions = store.hit_each(wanted)
-        return FromLimits(counted, key, cost, decisions)
+            return (yield self._store.hit_each_async(wanted))  # type: ignore[no-any-return]
+        return self._store.hit_each(wanted)
 
     def _by_gate(self, request: Request, cost: int) -> Flow:
         assert self._gate is not None

@@ -12,7 +12,7 @@ from penstock.gate import Gate
 from penstock.integrations.http import Told
 from penstock.rules.verdict import DENIED, Descriptor, Status, Verdict
 from penstock.rules.weigh import judged
-from penstock.stores.base import Counters
+from penstock.stores.base import Counters, Store
 
 logger = logging.getLogger("penstock")
 
@@ -79,6 +79,17 @@ class Unclear(Outcome):
     @property
     def final(self) -> bool:
         return True
+
+
+def limits_in(error: StoreError, counted: Sequence[tuple[str, Counters]]) -> StoreError:
+    """The error, which knows by now what could not be decided."""
+    error.policies = tuple(counters.limit.on_failure for _, counters in counted)
+    return error
+
+
+def fails_closed(error: StoreError, said: str | None, store: Store) -> bool:
+    """Whether who cannot be decided on is refused: a limit's own policy goes before all."""
+    return "closed" in [own or said or store.on_failure for own in error.policies or (None,)]
 
 
 class FromLimits(Outcome):

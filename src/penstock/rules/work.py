@@ -72,6 +72,21 @@ class Taken:
 
 def do_work(store: Store, work: Work, taken: Taken) -> Done:
     """For threads."""
+    try:
+        return _do(store, work, taken)
+    except StoreError as error:
+        error.policies = policies_of(work)
+        raise
+
+
+def policies_of(work: Work) -> tuple[str | None, ...]:
+    """The failure policies of all that is asked for."""
+    several = [counters for group in work.groups for counters, _, _ in group]
+    several += [counters for _, counters, _ in work.singles]
+    return tuple([counters.limit.on_failure for counters in several])
+
+
+def _do(store: Store, work: Work, taken: Taken) -> Done:
     groups: list[Sequence[Decision]] = []
     for group in work.groups:
         groups.append(_hit(store, group))
@@ -114,9 +129,11 @@ async def do_work_async(store: Store, work: Work, taken: Taken) -> Done:
             awaited += 1
             answers.append(await asked[awaited - 1])
             taken.answered(single, answers[-1])
-    except BaseException:
+    except BaseException as error:
         for waiting in asked[awaited:]:
             _drop(waiting)
+        if isinstance(error, StoreError):
+            error.policies = policies_of(work)
         raise
     return groups, answers
 

@@ -93,11 +93,14 @@ async def _as_awaitable(answer: Any) -> Any:
 class Store:
     """Where state lives. A store of your own makes counters, and decides on several at once.
 
-    ``waits`` says that its answers come from elsewhere: then coroutines get theirs by
+    ``on_failure`` is its failure policy, for those who must decide when it raises a
+    `StoreError`. ``waits`` says that its answers come from elsewhere: then coroutines get theirs by
     `Counters.submit` and `hit_each_async`.
     """
 
     waits = False
+    # What it decides by while it cannot be asked, if it decides then.
+    on_failure: str | None = None
 
     def __init__(self) -> None:
         self._counters: dict[Limit, Counters] = {}

@@ -210,6 +210,24 @@ def test_a_store_that_fails(
     assert "the disk is full" in caplog.text
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_policy_of_the_limit_or_the_store_decides_when_it_fails(
+    bench: Bench, waits: bool
+) -> None:
+    store = Broken(waits)
+    assert (
+        bench.limited(Limiter("1/minute on_failure closed", store=store)).call("unary_stream").code
+        is grpc.StatusCode.UNAVAILABLE
+    )
+    store.on_failure = "closed"
+    assert (
+        bench.limited(Limiter("1/minute", store=store)).call("unary_stream").code
+        is grpc.StatusCode.UNAVAILABLE
+    )
+    open_ones = Limiter("1/minute on_failure open", store=store)
+    assert bench.limited(open_ones).call("unary_stream").code is OK
+
+
 # What is wrong -----------------------------------------------------------------------------
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.async_limiter import AsyncLimiter
+from penstock.decision import Decision
+from penstock.errors import StoreError
 from penstock.gate import AsyncGate, Gate
 from penstock.integrations.descriptors import ADDRESS, Descriptors, Dimension
 from penstock.integrations.grpc.call import Call, KeyFunction
 from penstock.integrations.grpc.flow import Flow, value
-from penstock.integrations.outcome import FromGate, FromLimits, Outcome
+from penstock.integrations.outcome import FromGate, FromLimits, Outcome, limits_in
 from penstock.limit import Limit, as_limit
 from penstock.limiter import MOST_KNOWN, Limiter
 from penstock.stores.base import Counters, Store
@@ -42,7 +44,8 @@ class ByLimiter:
         if not callable(key):
             raise TypeError(f"key is a function from a call to a key, not {key!r:.100}")
         self._key = key
-        self._waits = asynchronous and self._limiter.store.waits
+        self.store = self._limiter.store
+        self._waits = asynchronous and self.store.waits
         # Only a store that is elsewhere can be out of reach.
         self._on_failure = on_failure if self._limiter.store.waits else None
         self._known: dict[Limit | str | None, Counters] = {}
@@ -59,17 +62,22 @@ class ByLimiter:
         key = yield from value(self._key(call))
         if key is None or not counted:
             return None
+        try:
+            decisions = yield from self._hit(counted, key, cost)
+        except StoreError as error:
+            raise limits_in(error, counted) from None
+        return FromLimits(counted, key, cost, decisions)
+
+    def _hit(self, counted: Named, key: str, cost: int) -> Flow[Sequence[Decision]]:
         if len(counted) == 1:
             counters = counted[0][1]
             if self._waits:
-                decision = yield counters.submit("hit", key, cost)
-            else:
-                decision = counters.hit(key, cost)
-            return FromLimits(counted, key, cost, (decision,))
+                return ((yield counters.submit("hit", key, cost)),)
+            return (counters.hit(key, cost),)
         wanted = [(counters, key, cost) for _, counters in counted]
-        store = self._limiter.store
-        decisions = (yield store.hit_each_async(wanted)) if self._waits else store.hit_each(wanted)
-        return FromLimits(counted, key, cost, decisions)
+        if self._waits:
+            return (yield self.store.hit_each_async(wanted))  # type: ignore[no-any-return]
+        return self.store.hit_each(wanted)
 
     def _counted(self, limits: Limits) -> Named:
         """The counters of one limit or several, with the names that clients see."""
@@ -110,6 +118,7 @@ class ByGate:
     ) -> None:
         self._gate = as_gate(gate, store, asynchronous)
         self._gate.group(ADDRESS)
+        self.store = self._gate.store
         self._asynchronous = asynchronous
         self._domain = domain
         found = {**DIMENSIONS, **dimensions}

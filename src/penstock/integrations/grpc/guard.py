@@ -25,7 +25,7 @@ from penstock.integrations.grpc.deciders import ByGate, ByLimiter, LimitFunction
 from penstock.integrations.grpc.exempt import EXEMPT, ExemptFunction, ExemptNames
 from penstock.integrations.grpc.flow import Flow, value
 from penstock.integrations.identity import X_FORWARDED_FOR, Trust
-from penstock.integrations.outcome import Outcome
+from penstock.integrations.outcome import FromGate, Outcome, Undecided, fails_closed
 from penstock.limit import Limit
 from penstock.limiter import Limiter
 from penstock.stores.base import Store, check_cost
@@ -152,10 +152,12 @@ class Guard:
                 outcome = yield from self._decider.decide(call, cost)
         except StoreError as error:
             logger.warning("a call was not counted, as the store failed: %s", error)
-            refusal = answer.UNAVAILABLE if self._on_failure == CLOSED else None
-            return self._visit(call, context, None, "", refusal)
+            closed = fails_closed(error, self._on_failure, self._decider.store)
+            return self._visit(call, context, None, "", answer.UNAVAILABLE if closed else None)
         if outcome is None:
             return Visit(self, call, context)
+        if self._on_failure is not None and isinstance(outcome, FromGate):
+            outcome = outcome.under(self._on_failure == CLOSED)
         refusal = None if outcome.allowed else self._refusal(outcome)
         return self._visit(call, context, outcome, outcome.key, refusal)
 
@@ -185,6 +187,8 @@ class Guard:
         return Visit(self, call, context, outcome)
 
     def _refusal(self, outcome: Outcome) -> Refusal:
+        if isinstance(outcome, Undecided):
+            return answer.UNAVAILABLE
         return answer.DENIED if outcome.denied else answer.refusal(outcome.told)
 
     def settle(self, outcome: Outcome, status: Status) -> Flow[None]:

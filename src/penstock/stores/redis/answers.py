@@ -1,19 +1,19 @@
 """Answers: what becomes of tickets when their server has said something.
 
 Most answers are decisions, and settle their tickets. The others mean that it must be asked
-otherwise, elsewhere or again, that the failure policy decides, or that the caller has to
-know: see trouble.py.
+otherwise, elsewhere or again, or that the failure policy decides: see trouble.py.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.decision import Decision
-from penstock.errors import ForeignValue, StoreError
-from penstock.stores.redis.ticket import LooseTicket, Ticket, joined
+from penstock.events import Damaged
+from penstock.stores.redis.ticket import LooseTicket, Question, RestTicket, Ticket, joined
 from penstock.stores.redis.trouble import Trouble, redirection, trouble
 from penstock.stores.redis.wire import LATE, REFRESH, REFUND, TAKES, Answer
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from penstock.stores.redis.node import Node
 
 MOST_TRIES = 8
+MOST_TOLD = 1_000
+
+logger = logging.getLogger("penstock.redis")
 
 # Where a ticket goes that this node cannot answer: (ticket, slot, host, port, once).
 Redirect = Callable[[Ticket, int, str, int, bool], None]
@@ -32,6 +35,7 @@ class Answers:
     def __init__(self, node: Node, redirect: Redirect | None) -> None:
         self._node = node
         self._redirect = redirect
+        self._told: set[bytes] = set()
 
     def deliver(self, tickets: list[Ticket], answers: list[Answer], now: int) -> None:
         """The script's answers, one after the other, to those who asked."""
@@ -41,8 +45,12 @@ class Answers:
             at += 1
             if ticket.members:
                 end = at + len(ticket.members)
-                answer = joined(answers[at - 1 : end])
+                several = answers[at - 1 : end]
+                answer = joined(several)
                 at = end
+                if isinstance(answer, Exception):
+                    self._group_failed(ticket, several)
+                    continue
             elif type(answer) is not Decision and answer is not None:
                 self._unusual(ticket, answer, now)
                 continue
@@ -91,18 +99,59 @@ class Answers:
             for ticket in tickets:
                 ticket.alone = True
                 self._again(ticket, str(error), pause=len(tickets) == 1)
-        elif what is Trouble.FOREIGN:
+        elif what is Trouble.DAMAGED:
             for ticket in tickets:
-                ticket.fail(ForeignValue(f"{ticket.key!r:.300} in {node.name}: {error}"))
-        elif what is Trouble.WRONG:
-            for ticket in tickets:
-                ticket.fail(StoreError(f"{node.name} answered: {error}"))
+                self._damaged(ticket)
+                self._again(ticket, str(error))
         else:
+            if what is Trouble.FOREIGN:
+                for ticket in tickets:
+                    self._tell_once(ticket.key, f"is not Penstock's: {error}")
+            elif what is Trouble.WRONG:
+                logger.error(
+                    "%s answered with an error: %s", node.name, node.settings.hide(str(error))
+                )
             node.degrade(tickets, str(error))
             if what is Trouble.LOST_MASTER:
                 node.down(str(error))
-            else:
+            elif what is Trouble.UNAVAILABLE:
                 node.notice()
+
+    # Keys that hold what we did not write ---------------------------------------------
+
+    def _group_failed(self, ticket: Ticket, answers: list[Answer]) -> None:
+        """One member could not be decided on, and the others were spared."""
+        at = next(n for n, answer in enumerate(answers) if isinstance(answer, Exception))
+        error, question = answers[at], ticket.questions[at]
+        assert isinstance(error, Exception)
+        what = trouble(error)
+        if what is Trouble.DAMAGED:
+            self._damaged(question)
+            self._again(ticket, str(error))
+        elif what is Trouble.FOREIGN and self._may_try(ticket, str(error)):
+            self._tell_once(question.key, f"is not Penstock's: {error}")
+            if ticket.settled:
+                return
+            decision = self._node.settings.decide(question, str(error))
+            if decision:
+                self._node.put(RestTicket(ticket, at, decision))
+            else:
+                self._node.degrade([ticket], str(error))
+        else:
+            self.refused([ticket], error)
+
+    def _damaged(self, question: Question) -> None:
+        self._tell_once(question.key, "made no sense, and begins anew")
+        limit, name = question.counters.limit, question.name
+        self._node.settings.emit(Damaged(self._node.name, limit, name))
+
+    def _tell_once(self, key: bytes, what: str) -> None:
+        """A warning for each key, not for each decision."""
+        if key not in self._told:
+            if len(self._told) >= MOST_TOLD:
+                self._told.clear()
+            self._told.add(key)
+            logger.warning("the value of %r in %s %s", key[:300], self._node.name, what)
 
     def _again(self, ticket: Ticket, reason: str, pause: bool = False) -> None:
         if not self._may_try(ticket, reason):

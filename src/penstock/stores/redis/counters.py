@@ -64,6 +64,10 @@ class RedisCounters(Counters):
             self._started = now  # a warm-up begins with the first hit that is sent
         self._policy = policy(self.limit, now, self._started)
 
+    def give_back_here(self, name: str, cost: int, decision: Decision) -> None:
+        """What a degraded decision took in this process."""
+        self._store.fallback.refund_here(self, name, cost, decision._mark, 0)
+
     # For threads --------------------------------------------------------------------
 
     def hit(self, key: str, cost: int) -> Decision:

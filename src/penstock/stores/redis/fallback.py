@@ -60,6 +60,12 @@ class Fallback:
         else:
             ticket.tell(StoreUnavailable(f"{self._store}: {reason}"))
 
+    def decide(self, question: Question, reason: str) -> Decision:
+        """A decision on one question without the server."""
+        if self._hooks:
+            self._hooks.emit(self._event(question, reason))
+        return self._decide(question)
+
     def refund_here(self, counters: Counters, key: str, cost: int, mark: int, kept: int) -> None:
         """Give back what a degraded decision took."""
         if mark <= _LOCAL:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.clock import Clock
+from penstock.decision import Decision
 from penstock.events import Event
 from penstock.stores.redis.address import Target
 from penstock.stores.redis.script import script
 
 if TYPE_CHECKING:
-    from penstock.stores.redis.ticket import Ticket
+    from penstock.stores.redis.ticket import Question, Ticket
 
 
 class Script:
@@ -45,6 +46,8 @@ class Settings:
     emit: Callable[[Event], None]
     # Answer a ticket without the server, by the failure policy.
     degrade: Callable[[Ticket, str], None]
+    # The same for one question, without telling anybody but the hooks.
+    decide: Callable[[Question, str], Decision]
 
     def hide(self, text: str) -> str:
         """``text`` without any password of ours, whoever wrote it there."""

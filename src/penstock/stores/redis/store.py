@@ -76,11 +76,12 @@ class RedisStore(Store):
         if type(max_pending) is not int or max_pending < 1:
             raise ValueError(f"max_pending is a whole number of at least 1, not {max_pending!r}")
         self.name = str(target)  # where it is, without secrets
+        self.on_failure = check_policy(on_failure)
         self._hooks = Hooks()
         self.prefix = keys.check_prefix(prefix)
         self._tag = as_tag(tag)
         self.fallback = Fallback(
-            self.name, check_policy(on_failure), check_share(share), max_local_keys, self._hooks
+            self.name, self.on_failure, check_share(share), max_local_keys, self._hooks
         )
         self._settings = Settings(
             target=target,
@@ -91,6 +92,7 @@ class RedisStore(Store):
             clock=self._make_clock(),
             emit=_Teller(self._hooks),
             degrade=self.fallback.degrade,
+            decide=self.fallback.decide,
         )
         self._in_slots = target.kind == "cluster"
         self._engines = Engines(self._settings)

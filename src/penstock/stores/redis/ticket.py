@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from penstock.algorithms.words import NO_MARK
+from penstock.decision import Decision
 from penstock.stores.redis.script import Policy
 from penstock.stores.redis.wire import HIT, LATE, REFRESH, TAKES, Answer, Request
 
@@ -255,6 +256,45 @@ def joined(answers: list[Answer]) -> Any:
         if isinstance(answer, Exception) or answer is LATE or answer is REFRESH:
             return answer
     return answers
+
+
+class RestTicket(Ticket):
+    """A group but for one member, on which the failure policy has decided."""
+
+    __slots__ = ("_at", "_decision", "_whole")
+
+    def __init__(self, whole: Ticket, at: int, decision: Decision) -> None:
+        first, *others = [one for number, one in enumerate(whole.questions) if number != at]
+        super().__init__(first.counters, first.name, first.verb, first.cost, members=others)
+        self.due, self.slot, self.tries = whole.due, whole.slot, whole.tries
+        self._whole, self._at, self._decision = whole, at, decision
+
+    @property
+    def settled(self) -> bool:
+        return self._whole.settled
+
+    @property
+    def abandoned(self) -> bool:
+        return self._whole.abandoned
+
+    def claim(self) -> bool:
+        return self._whole.claim()
+
+    def tell(self, answer: Any) -> None:
+        if not isinstance(answer, Exception):
+            answer = [answer] if isinstance(answer, Decision) else [*answer]
+            if not all(answer):
+                question = self._whole.questions[self._at]
+                question.counters.give_back_here(question.name, question.cost, self._decision)
+            answer.insert(self._at, self._decision)
+        self._whole.tell(answer)
+
+    def settle(self, answer: Any) -> None:
+        if self.claim():
+            self.tell(answer)
+
+    def fail(self, error: Exception) -> None:
+        self.settle(error)
 
 
 class LooseTicket(Ticket):

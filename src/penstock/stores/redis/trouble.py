@@ -1,4 +1,4 @@
-"""What a server's error means: try otherwise, follow the failure policy, or tell the caller."""
+"""What a server's error means: try otherwise, or follow the failure policy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class Trouble(Enum):
     TRY_AGAIN = "a slot on the move: ask again, key by key"
     LOST_MASTER = "this server cannot decide, another may: connect anew"
     UNAVAILABLE = "the server cannot do it now: follow the failure policy"
-    FOREIGN = "the key holds something that is not ours: raise"
-    WRONG = "raise"
+    FOREIGN = "the key holds something that is not ours: follow the failure policy, for it alone"
+    DAMAGED = "the key's row made no sense and was forgotten: ask again"
+    WRONG = "nobody foresaw it: follow the failure policy, and tell"
 
 
 _BY_WORD = {
@@ -37,6 +38,7 @@ _BY_WORD = {
     "WRONGPASS": Trouble.UNAVAILABLE,
     "WRONGTYPE": Trouble.FOREIGN,
     "PENSTOCK": Trouble.FOREIGN,
+    "DAMAGED": Trouble.DAMAGED,
 }
 # Older servers wrap what a command in a script answered: "ERR Error running script (...):
 # @user_script: 7: -READONLY You can't write against a read only replica."

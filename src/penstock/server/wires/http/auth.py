@@ -28,6 +28,7 @@ from penstock.integrations.paths import decoded, plain_raw
 from penstock.integrations.request import Request
 from penstock.rules.verdict import DENIED, Verdict
 from penstock.server.service import Service
+from penstock.server.wires.http.check import error_of
 from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_error
 
 ORIGINAL, FORWARDED = "x-original-", "x-forwarded-"
@@ -110,7 +111,7 @@ class AuthApi:
                 return HttpAnswer(200)
             found = self._service.check(domain, descriptors, 1)
         except PenstockError as error:
-            return as_error(400, str(error))
+            return error_of(error)
         if isinstance(found, Verdict):
             return self._answer(found, request, refuse)
         return self._later(found, request, refuse)
@@ -118,7 +119,10 @@ class AuthApi:
     async def _later(
         self, waiting: Awaitable[Verdict], request: Request, refuse: int
     ) -> HttpAnswer:
-        return self._answer(await waiting, request, refuse)
+        try:
+            return self._answer(await waiting, request, refuse)
+        except PenstockError as error:
+            return error_of(error)
 
     def _answer(self, verdict: Verdict, request: Request, refuse: int) -> HttpAnswer:
         told = verdict.told()

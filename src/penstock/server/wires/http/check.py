@@ -23,7 +23,7 @@ from penstock.integrations.http import fields, retry_after
 from penstock.limit import Limit
 from penstock.numbers import reset_of
 from penstock.rules.verdict import LIMIT, Descriptor, Status, Verdict, check_hits
-from penstock.server.service import One, Service
+from penstock.server.service import One, Service, for_client, is_ours
 from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_error
 
 # In one request: each is a decision or more.
@@ -52,7 +52,10 @@ class CheckApi:
     def __call__(self, request: HttpRequest) -> HttpAnswer | Awaitable[HttpAnswer]:
         known = self._known.get(request.body)
         if known is not None:
-            decision = self._service.hit_one(known.one)
+            try:
+                decision = self._service.hit_one(known.one)
+            except PenstockError as error:
+                return error_of(error)
             if decision is not None:
                 return known.answer(decision, self._service.now())
             del self._known[request.body]  # other rules are in force
@@ -68,7 +71,7 @@ class CheckApi:
                 self._keep(request.body, domain, descriptors[0])
             found = self._service.check(domain, descriptors, hits)
         except PenstockError as error:
-            return as_error(400, str(error))
+            return error_of(error)
         return self._one(found) if isinstance(found, Verdict) else self._later(found)
 
     def _keep(self, body: bytes, domain: str | None, descriptor: Descriptor) -> None:
@@ -101,7 +104,7 @@ class CheckApi:
         try:
             return self._one(await waiting)
         except PenstockError as error:
-            return as_error(400, str(error))
+            return error_of(error)
 
     def _many(self, asked: dict[str, Any]) -> HttpAnswer | Awaitable[HttpAnswer]:
         checks = asked["checks"]
@@ -157,7 +160,13 @@ class Known:
 
 def _failed(error: PenstockError) -> str:
     """One of several that could not be decided. Who looks only at ``allowed`` does not pass."""
-    return f'{{"allowed":false,"retry_after":null,"statuses":[],"error":{_text(str(error))}}}'
+    told = _text(for_client(error))
+    return f'{{"allowed":false,"retry_after":null,"statuses":[],"error":{told}}}'
+
+
+def error_of(error: PenstockError) -> HttpAnswer:
+    """The answer to a question that was not decided."""
+    return as_error(503 if is_ours(error) else 400, for_client(error))
 
 
 def question(asked: Any, where: str) -> tuple[str | None, list[Descriptor], int]:
