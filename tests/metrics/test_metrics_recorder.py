@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock import Gate
 from penstock.breaker import CircuitBreaker
 from penstock.errors import RulesError
-from penstock.events import Degraded, Hooks, StoreDown, StoreUp
+from penstock.events import Damaged, Degraded, Hooks, StoreDown, StoreUp
 from penstock.limit import Limit
 from penstock.metrics import Hashed, Recorder, Snapshot
 from penstock.metrics.families import BOUNDS
@@ -417,6 +417,8 @@ def test_stores_that_go_and_come_back() -> None:
     assert snapshot.get("penstock_store_up", "redis://one") == 0
     assert snapshot.get("penstock_store_downs_total", "redis://one") == 1
     assert snapshot.get("penstock_store_degraded_total", "redis://one", "hit", "open") == 3
+    store.emit(Damaged("redis://one", limit, "key"))
+    assert recorder.snapshot().get("penstock_store_damaged_total", "redis://one") == 1
     store.emit(StoreUp("redis://one", 1.5))
     assert recorder.snapshot().get("penstock_store_up", "redis://one") == 1
     recorder.close()

@@ -224,4 +224,7 @@ async def test_with_a_store_that_waits() -> None:
     assert (status, json.loads(answer)["overallCode"]) == (200, "OK")
     store.broken = True
     status, answer = await rls_json.respond(service, body)  # type: ignore[misc]
-    assert (status, json.loads(answer)["message"]) == (400, "no answer")
+    assert (status, json.loads(answer)["message"]) == (
+        400,
+        "the limits cannot be checked now: the store failed",
+    )

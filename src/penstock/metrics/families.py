@@ -139,6 +139,10 @@ FAMILIES: dict[str, Family] = {
             "Times that something in a shared file was damaged and began anew.",
         ),
         Family(
+            "penstock_store_damaged_total", COUNTER, SUM, ("store",),
+            "Keys of a store whose state made no sense and began anew.",
+        ),
+        Family(
             "penstock_circuit_state", GAUGE, MOST, ("circuit",),
             "Of a circuit breaker: 0 closed, 1 half-open, 2 open.",
         ),

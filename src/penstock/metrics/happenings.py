@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from penstock.breaker import CircuitBreaker, CircuitChanged
 from penstock.clock import SECOND, Clock
-from penstock.events import Degraded, Event, RulesLoaded, RulesRejected, StoreDown, StoreUp
+from penstock.events import Damaged, Degraded, Event, RulesLoaded, RulesRejected, StoreDown, StoreUp
 from penstock.metrics.labels import short
 from penstock.metrics.snapshot import Snapshot
 
@@ -29,6 +29,7 @@ class Happenings:
         self._stores: dict[str, int] = {}
         self._downs: dict[str, int] = {}
         self._degraded: dict[tuple[str, str, str], int] = {}
+        self._damaged: dict[str, int] = {}
         self._circuits: dict[str, int] = {}
         self._rules_loaded = 0
         self._rules_rejected = 0
@@ -73,6 +74,10 @@ class Happenings:
                     key = ("other", event.verb, event.policy)
                 self._degraded[key] = self._degraded.get(key, 0) + 1
 
+            elif isinstance(event, Damaged):
+                name = _place(self._damaged, event.store)
+                self._damaged[name] = self._damaged.get(name, 0) + 1
+
     def tell(self, out: Snapshot) -> None:
         with self._lock:
             for name, state in self._stores.items():
@@ -81,6 +86,8 @@ class Happenings:
                 out.set("penstock_store_downs_total", (name,), downs)
             for key, count in self._degraded.items():
                 out.set("penstock_store_degraded_total", key, count)
+            for name, count in self._damaged.items():
+                out.set("penstock_store_damaged_total", (name,), count)
             for name, state in self._circuits.items():
                 out.set("penstock_circuit_state", (name,), state)
             out.set("penstock_rules_loaded_total", (), self._rules_loaded)

@@ -11,28 +11,25 @@ consumes nothing, whereas there it is counted all the same. Debits are booked as
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Sequence
 from itertools import zip_longest
 from typing import Any, Protocol
 
 from penstock.clock import MONOTONIC, WALL, Clock
 from penstock.decision import Decision
-from penstock.errors import PenstockError, StoreError, UnsupportedLimit
+from penstock.errors import PenstockError
 from penstock.gate import AsyncGate, Gate
 from penstock.rules.check import only_domain
 from penstock.rules.compiled import Compiled, Item, Told
 from penstock.rules.verdict import Descriptor, Verdict
 from penstock.rules.weigh import quick_verdict
 from penstock.rules.work import Taken
-from penstock.server.grpc_status import INVALID_ARGUMENT, UNAVAILABLE, GrpcError
+from penstock.server.failed import as_status
 from penstock.server.rls import Request
 from penstock.server.rls_answer import write_response
 from penstock.server.rls_general import Flow, General, Response, ratelimit_headers
 from penstock.server.rls_quick import Plan, Planner, check
 from penstock.server.rls_words import OK, OVER_LIMIT
-
-logger = logging.getLogger("penstock.server")
 
 Reply = bytes | Awaitable[bytes]
 # A domain, descriptors, and hits.
@@ -318,23 +315,3 @@ class Service:
 
 async def _write_later(response: Awaitable[Response]) -> bytes:
     return (await response).wire()
-
-
-def as_status(error: PenstockError) -> GrpcError:
-    if isinstance(error, GrpcError):
-        return error
-    code = UNAVAILABLE if is_ours(error) else INVALID_ARGUMENT
-    return GrpcError(code, for_client(error))
-
-
-def is_ours(error: PenstockError) -> bool:
-    """Whether the store failed, rather than that the request made no sense."""
-    return isinstance(error, StoreError) and not isinstance(error, UnsupportedLimit)
-
-
-def for_client(error: PenstockError) -> str:
-    """What a client is told. Where the store is, and what lies in it, is for the log."""
-    if not is_ours(error):
-        return str(error)
-    logger.error("a request could not be decided: %s", error)
-    return "the limits cannot be checked now: the store failed"

@@ -23,7 +23,8 @@ from penstock.integrations.http import fields, retry_after
 from penstock.limit import Limit
 from penstock.numbers import reset_of
 from penstock.rules.verdict import LIMIT, Descriptor, Status, Verdict, check_hits
-from penstock.server.service import One, Service, for_client, is_ours
+from penstock.server.failed import for_client, is_ours
+from penstock.server.service import One, Service
 from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_error
 
 # In one request: each is a decision or more.
