@@ -25,7 +25,7 @@ from penstock.rules.switches import Switches
 from penstock.rules.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
 from penstock.rules.watch import Watcher
 from penstock.rules.weigh import quick_verdict
-from penstock.rules.work import Taken, do_work, do_work_async
+from penstock.rules.work import Taken, do_work, do_work_async, policies_of
 from penstock.stores.base import Store, check_clock
 from penstock.stores.memory import MemoryStore
 
@@ -103,14 +103,13 @@ class Gate:
         quick = self._quick(descriptors, domain) if hits == 1 else None
         if quick is not None:
             items, told = quick
-            if len(items) != 1:
-                decisions = do_work(self.store, Work([items]), Taken())[0][0] if items else ()
-                return quick_verdict(told, decisions)
-            counters, key, cost = items[0]
             try:
-                return quick_verdict(told, (counters.hit(key, cost),))
+                if len(items) == 1:
+                    counters, key, cost = items[0]
+                    return quick_verdict(told, (counters.hit(key, cost),))
+                return quick_verdict(told, self.store.hit_each(items) if items else ())
             except StoreError as error:
-                error.policies = (counters.limit.on_failure,)
+                error.policies = policies_of(Work([items]))
                 raise
         flow, taken = self.begin(descriptors, domain, hits), Taken()
         try:
