@@ -39,10 +39,11 @@ local function load(p, row, value, at, shift)
   end
   -- The sum is of all but the one that slides out.
   for index = 1, p.cells + 1 do
-    if not is_count(ring[index]) then
-      return nil
+    local count = ring[index]
+    if not (count >= 0 and count <= MOST_COUNT and count % 1 == 0) then
+      return nil -- a call of is_count for each cell would be felt
     end
-    sum = sum - ring[index]
+    sum = sum - count
   end
   return sum + ring[newest % (p.cells + 1) + 1] == 0 or nil
 end
