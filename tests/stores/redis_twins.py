@@ -167,7 +167,7 @@ class Reference:
             counters.reset(ask.key)
         else:
             if ask.verb == wire.ATTEMPT:
-                return fields(counters.attempt(ask.key, ask.cost, ask.mark))
+                return expected_of(counters.attempt(ask.key, ask.cost, ask.mark))
             decide = counters.hit if ask.verb == wire.HIT else counters.peek
             return expected_of(decide(ask.key, ask.cost))
         return None
