@@ -44,6 +44,7 @@ NAMES = [
     "StoreError",
     "StoreFileError",
     "StoreUnavailable",
+    "TooManyLimits",
     "UnsupportedLimit",
     "Verdict",
     "WaitedTooLong",

@@ -28,6 +28,7 @@ from penstock.errors import (
     StoreError,
     StoreFileError,
     StoreUnavailable,
+    TooManyLimits,
     UnsupportedLimit,
     WaitedTooLong,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "StoreError",
     "StoreFileError",
     "StoreUnavailable",
+    "TooManyLimits",
     "UnsupportedLimit",
     "Verdict",
     "WaitedTooLong",

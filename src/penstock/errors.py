@@ -11,6 +11,7 @@
      |    +-- UnsupportedLimit         a limit that this store cannot hold
      |    +-- StoreUnavailable         a shared store that does not answer
      |    +-- ForeignValue             a key in a shared store that holds something else
+     +-- TooManyLimits                 requests have brought more limits than are counted
      +-- RulesError     (ValueError)   rules that cannot be used; lists all problems
      +-- LimitExceeded                 a guarded call was refused; carries the Decision
      +-- CircuitOpen                   a call was not made: its circuit breaker is open
@@ -72,6 +73,10 @@ class ForeignValue(StoreError):
 
     Rate limits do not raise it: they follow the failure policy.
     """
+
+
+class TooManyLimits(PenstockError):
+    """A request brought a limit of its own, and there are as many different ones as may be."""
 
 
 class RulesError(PenstockError, ValueError):

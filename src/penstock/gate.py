@@ -8,26 +8,35 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from penstock import flows
 from penstock.clock import WALL, Clock
-from penstock.errors import RulesError, StoreError, UnsupportedLimit
+from penstock.errors import LimitError, RulesError, StoreError, UnsupportedLimit
 from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
-from penstock.rules.check import Check, Flow, only_domain
-from penstock.rules.compiled import Compiled, Item, Told
-from penstock.rules.decide import Work
+from penstock.limit import Limit
+from penstock.rules.check import Check, Flow, only_domain, overridden
+from penstock.rules.compiled import Compiled, Counted, Told
+from penstock.rules.heritage import Inherited
+from penstock.rules.lineage import Lineage
 from penstock.rules.match import Matcher
 from penstock.rules.model import ENFORCE, RuleSet, grouped
-from penstock.rules.switches import Switches
+from penstock.rules.overrides import problem_of, problems_of
+from penstock.rules.pool import LimitPool
+from penstock.rules.switches import Override, Switches
+from penstock.rules.taken import Taken, do_work, do_work_async, policies_of
 from penstock.rules.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
 from penstock.rules.watch import Watcher
 from penstock.rules.weigh import quick_verdict
-from penstock.rules.work import Taken, do_work, do_work_async, policies_of
-from penstock.stores.base import Store, check_clock
+from penstock.rules.work import Item, Work
+from penstock.stores.base import Counters, Store, check_clock
 from penstock.stores.memory import MemoryStore
+
+logger = logging.getLogger("penstock.rules")
 
 Where = str | Path
 
@@ -36,6 +45,7 @@ class Gate:
     """Decides on requests by rules. Made with `from_file` or `from_rules`.
 
     ``clock`` tells the time for schedules and for what runs out; the store has its own.
+    ``lineage`` is what another process knows of the rules that were in force before.
     `AsyncGate` is the same for coroutines.
     """
 
@@ -47,6 +57,7 @@ class Gate:
         clock: Clock | None = None,
         files: Sequence[Where] = (),
         merge_domains: bool = False,
+        lineage: Lineage | None = None,
     ) -> None:
         if store is not None and not isinstance(store, Store):
             raise TypeError(f"store is a Store such as MemoryStore(), not {store!r}")
@@ -56,10 +67,12 @@ class Gate:
         self._merge_domains = merge_domains
         self._hooks = Hooks()
         self._loading = threading.Lock()
+        self._reloading = threading.Lock()
         self._watcher: Watcher | None = None
         self._groups: dict[str, tuple[int, int]] = {}
-        self.compiled = Compiled(rules, self.store)
-        self.switches = Switches(self._clock)
+        self.compiled = Compiled(rules, self.store, lineage=lineage)
+        self.switches = Switches(self._clock, self._check_override)
+        self.pool = LimitPool(self.store, lambda limit: self.compiled.uses(limit))
 
     @classmethod
     def from_file(
@@ -113,12 +126,7 @@ class Gate:
                 raise
         flow, taken = self.begin(descriptors, domain, hits), Taken()
         try:
-            work = next(flow)
-            while True:
-                work = flow.send(do_work(self.store, work, taken))
-        except StopIteration as end:
-            verdict: Verdict = end.value
-            return verdict
+            return flows.run(flow, lambda work: do_work(self.store, work, taken))
         except BaseException:
             taken.give_back()
             raise
@@ -161,12 +169,18 @@ class Gate:
         """Whether it refuses anybody: neither in shadow nor switched off."""
         return self.switches.calm or self.switches.state().mode == ENFORCE
 
+    def counters_of(
+        self, counted: Counted, override: Override | None
+    ) -> tuple[Counters, Inherited | None]:
+        """Where a limit is counted for who has this override, and what that inherits."""
+        return overridden(counted, override, self.pool, self._clock.now())
+
     def _check(self, domain: str | None) -> tuple[Check, str]:
         """What decides at this moment, and the name of the domain that is meant."""
         compiled = self.compiled  # once: a reload may come at any moment
         name = only_domain(compiled, domain)
         state = None if self.switches.calm else self.switches.state()
-        return Check(compiled, self.store, state, self._clock.now()), name
+        return Check(compiled, self.store, self.pool, state, self._clock.now()), name
 
     # Reloading -----------------------------------------------------------------------------
 
@@ -178,24 +192,47 @@ class Gate:
         """
         if not self._files:
             raise RulesError("these rules did not come from files: use `replace`")
-        try:
-            rules = _parser().load_files(self._files, merge_domains=self._merge_domains)
-        except RulesError as error:
-            self._hooks.emit(RulesRejected("rules", str(error)))
-            raise
-        self.replace(rules)
+        with self._reloading:  # what was read first must not come into force last
+            try:
+                rules = _parser().load_files(self._files, merge_domains=self._merge_domains)
+            except RulesError as error:
+                self._hooks.emit(RulesRejected("rules", str(error)))
+                raise
+            self.replace(rules)
 
     def replace(self, rules: RuleSet | str | Mapping[str, Any]) -> None:
-        """Put other rules in force, between two requests."""
+        """Put other rules in force, between two requests.
+
+        An override that cannot be counted by with the new limits is left out where that is
+        so, and logged: there the rule's own limit holds.
+        """
         found = rules if isinstance(rules, RuleSet) else read_rules(rules)
         with self._loading:
             found = grouped(found, self._groups)
             try:
-                self.compiled = Compiled(found, self.store, self._clock.now(), self.compiled)
+                self._put_in_force(found)
             except UnsupportedLimit as error:
                 self._hooks.emit(RulesRejected("rules", str(error)))
                 raise RulesError(str(error)) from None
+            overrides = {} if self.switches.calm else self.switches.state().overrides
+            for (key, value), problem in problems_of(found, overrides, self._try_override):
+                logger.warning("the override of %s=%s is left out there: %s", key, value, problem)
         self._hooks.emit(RulesLoaded("rules", len(found.domains)))
+
+    def _put_in_force(self, rules: RuleSet) -> None:
+        now, before = self._clock.now(), self.compiled
+        self.compiled = Compiled(rules, self.store, now, before)
+        for limit in before.limits - self.compiled.limits:
+            self.pool.retire(limit, now)
+        self.pool.free(now)
+
+    def _check_override(self, pair: tuple[str, str], override: Override) -> None:
+        problem = problem_of(self.rules, pair, override, self._try_override)
+        if problem is not None:
+            raise LimitError(f"the override of {pair[0]}={pair[1]:.100} cannot be: {problem}")
+
+    def _try_override(self, limit: Limit) -> None:
+        self.pool.counters(limit, self._clock.now())
 
     def group(self, key: str, ipv4: int = 32, ipv6: int = 64) -> None:
         """Count addresses under ``key`` by their networks, where a rule has no ``group``.
@@ -209,14 +246,14 @@ class Gate:
             self._groups[key] = (ipv4, ipv6)
             found = grouped(self.rules, self._groups)
             if found is not self.rules:
-                self.compiled = Compiled(found, self.store, self._clock.now(), self.compiled)
+                self._put_in_force(found)
 
     def watch(self) -> None:
         """Reload when the files change, until `close`. A wrong file is an event and a log line."""
         if not self._files:
             raise RulesError("these rules did not come from files: there is nothing to watch")
         if self._watcher is None:
-            self._watcher = Watcher(self._files, self.reload, lambda: self.rules.files)
+            self._watcher = Watcher(self._files, self.reload, lambda: self.rules.digests)
             self._watcher.start()
 
     def subscribe(self, hook: Hook) -> None:
@@ -268,13 +305,7 @@ class AsyncGate(Gate):
             done, _ = await do_work_async(self.store, work, taken)
             return quick_verdict(told, done[0] if done else ())
         flow = self.begin(descriptors, domain, hits)
-        try:
-            work = next(flow)
-            while True:
-                work = flow.send(await do_work_async(self.store, work, taken))
-        except StopIteration as end:
-            verdict: Verdict = end.value
-            return verdict
+        return await flows.run_async(flow, lambda work: do_work_async(self.store, work, taken))
 
 
 def read_rules(rules: str | Mapping[str, Any]) -> RuleSet:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import Limit, MemoryStore
-from penstock.rules.decide import Work
-from penstock.rules.work import Taken, do_work
+from penstock.rules.taken import Taken, do_work
+from penstock.rules.work import Work
 from penstock.testing import FakeClock
 
 

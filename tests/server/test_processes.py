@@ -105,9 +105,12 @@ async def test_new_workers_get_the_last_good_rules(file: Path) -> None:
     file.write_text("broken: [")
     second.go_on.set()
     await fleet._start(second)
-    found = pickle.loads(second.rules)
+    found, lineage = pickle.loads(second.rules)
     assert isinstance(found, RuleSet)
     assert "6/hour" in repr(found)
+    # And what the limits were before, so that they take over what was used of those.
+    (ancestors,) = lineage.ancestors.values()
+    assert [str(each.limit) for each in ancestors] == ["5/hour"]
 
 
 async def test_what_no_worker_takes_is_not_told_to_the_next(file: Path) -> None:

@@ -53,7 +53,7 @@ def test_answers_in_json(case: Case) -> None:
     service = Service(gate, clock=clock, headers=case.headers)
 
     def ask(request: Message) -> Message | int:
-        answer = rls_json.respond(service, json.dumps(request).encode())
+        answer = rls_json.respond(service, json.dumps(request).encode(), refunds=True)
         assert isinstance(answer, tuple)
         status, body = answer
         if status == 400:

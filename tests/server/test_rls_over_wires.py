@@ -44,7 +44,7 @@ class Site:
 
     def http(self, request: HttpRequest) -> Any:
         assert self.service is not None
-        return http_api(self.service, Health(), Trust())(request)
+        return http_api(self.service, Health(), Trust(), refunds=True)(request)
 
     async def _main(self) -> None:
         loop = self._loop = asyncio.get_running_loop()

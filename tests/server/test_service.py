@@ -6,8 +6,8 @@ import pytest
 
 from penstock.errors import InvalidKey
 from penstock.gate import Gate
+from penstock.rules import pool
 from penstock.rules.verdict import Descriptor, Verdict
-from penstock.server import rls_general
 from penstock.server.grpc_status import (
     RESOURCE_EXHAUSTED,
     GrpcError,
@@ -83,7 +83,7 @@ def test_a_list_goes_before_a_limit_of_0_in_the_request() -> None:
 
 
 def test_limits_of_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rls_general, "MOST_OVERRIDES", 2)
+    monkeypatch.setattr(pool, "MOST_BROUGHT", 2)
     service = Service(gate_of(USER))
     for amount in (1, 2, 1, 2):
         service.rate_limit(encode(ask(descriptor("user=a", limit=(amount, "HOUR")))))

@@ -8,8 +8,8 @@ import sys
 from penstock.cli.arguments import Commands, add_merge_domains
 from penstock.cli.paint import Paint
 from penstock.errors import RulesError
-from penstock.rules.compiled import all_rules
 from penstock.rules.problems import Problems
+from penstock.rules.walk import all_rules
 
 WRONG = 1
 # Files with fewer rules are read before anybody could read how far it is.

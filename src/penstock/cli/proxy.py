@@ -176,7 +176,7 @@ def _proxy(arguments: argparse.Namespace, gate: AsyncGate) -> ProxyServer:
 
 
 async def _serve(arguments: argparse.Namespace, gate: AsyncGate) -> int:
-    from penstock.rules.compiled import all_rules
+    from penstock.rules.walk import all_rules
     from penstock.server.listening import listen
     from penstock.server.settings import address_of
 

@@ -8,9 +8,9 @@ from functools import partial
 from penstock.clock import SECOND
 from penstock.metrics.cells import Shown
 from penstock.metrics.labels import short
-from penstock.rules.compiled import limits_of, rules_of
 from penstock.rules.match_tree import counted_as
 from penstock.rules.model import RuleSet, Step
+from penstock.rules.walk import limits_of, rules_of
 
 # Domain, rule, limit; then units, period in seconds, burst.
 LimitRow = tuple[str, str, str, int, float, int]

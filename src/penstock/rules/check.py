@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from penstock.errors import InvalidKey
+from penstock.errors import InvalidKey, LimitError, UnsupportedLimit
 from penstock.rules import model, verdict
 from penstock.rules.compiled import Compiled, Counted, replaced_names
-from penstock.rules.decide import Done, Single, Work, decide
+from penstock.rules.decide import decide
+from penstock.rules.heritage import Inherited, carry
 from penstock.rules.match import Match, escaped
 from penstock.rules.model import ENFORCE, SHADOW, Rule
-from penstock.rules.switches import State
+from penstock.rules.pool import LimitPool
+from penstock.rules.switches import Override, State
 from penstock.rules.verdict import Descriptor, Pair, Verdict
 from penstock.rules.weigh import Line, lines_alike, verdict_on
+from penstock.rules.work import Done, Work
 from penstock.stores.base import MOST_COST, Counters, Store
 
 # What applies to a descriptor: its rule, what became of it, in shadow or not, and what counts.
@@ -28,9 +31,12 @@ Flow = Generator[Work, Done, Verdict]
 class Check:
     """The request, as one set of rules and one state of the switches see it."""
 
-    def __init__(self, compiled: Compiled, store: Store, state: State | None, now: int) -> None:
+    def __init__(
+        self, compiled: Compiled, store: Store, pool: LimitPool, state: State | None, now: int
+    ) -> None:
         self._compiled = compiled
         self._store = store
+        self._pool = pool  # of limits that are not in the rules
         self._state = state  # None: nothing is switched
         self._now = now
 
@@ -48,7 +54,7 @@ class Check:
         mode = ENFORCE if self._state is None else self._state.mode
         if mode != model.OFF:
             every = [*lines, *aside]
-            yield from self._inherit(every)
+            yield from carry(every, self._store, self._now)
             yield from decide(every)
         return verdict_on(lines, mode == ENFORCE)
 
@@ -136,7 +142,7 @@ class Check:
         if descriptor.limit is None:
             line.refuse(verdict.CLOSED)
         else:
-            counters = self._store.counters(descriptor.limit)
+            counters = self._pool.brought(descriptor.limit, self._now)
             line.count(counters, str(descriptor.limit), descriptor.envoy)
 
     def _count(self, line: Line, limits: Sequence[Counted], replaced: frozenset[str]) -> None:
@@ -154,13 +160,11 @@ class Check:
                 reason = verdict.OFF
                 continue
             line.shadow = line.shadow or mode == SHADOW
-            counters, heritage = counted.counters, counted.heritage
-            if override is not None:
-                counters, heritage = self._store.counters(override.apply(counted.limit)), None
-                if any(counters is other for other, _ in line.counted):
-                    continue  # one limit in place of several: it is asked once
+            counters, inherited = overridden(counted, override, self._pool, self._now)
+            if override is not None and any(counters is other for other, _ in line.counted):
+                continue  # one limit in place of several: it is asked once
             # An override changes how much, not what a debit means.
-            line.count(counters, counted.name, counted.envoy, heritage)
+            line.count(counters, counted.name, counted.envoy, inherited)
         if not line.counted:
             line.reason = reason
 
@@ -188,38 +192,25 @@ class Check:
         # The switch for all flips the overall answer, not that of each rule.
         return self._state.modes.get(name, ENFORCE)
 
-    # Reloads -----------------------------------------------------------------------------
-
-    def _inherit(self, lines: list[Line]) -> Generator[Work, Done, None]:
-        """Bring over what keys had used of limits that have changed since."""
-        due: list[tuple[Counters, Counters, str]] = []
-        for line in lines:
-            for (counters, _), heritage in zip(line.counted, line.heritages, strict=True):
-                if heritage is None or heritage.until <= self._now:
-                    continue
-                if heritage.is_due(line.key):
-                    due.append((heritage.counters, counters, line.key))
-        if not due:
-            return
-        looks: list[Single] = [
-            ("peek", counters, (key, 1)) for old, new, key in due for counters in (old, new)
-        ]
-        _, seen = yield Work(singles=looks)
-        charges: list[Single] = []
-        for at, (old, new, key) in enumerate(due):
-            before, now = seen[2 * at], seen[2 * at + 1]
-            used = old.limit.burst - before._room // before._unit  # more than all, if overdrawn
-            if used > 0 and now.remaining == new.limit.burst:
-                part = -(-used * new.limit.burst // old.limit.burst)
-                charges.append(("charge", new, (key, part)))
-                if not before and new.limit.lockout_ns:
-                    charges.append(("hit", new, (key, 1)))  # shut out there, shut out here
-        if charges:
-            yield Work(singles=charges)
-
 
 def _is_denied(line: Line) -> bool:
     return line.reason == verdict.DENIED and not line.allowed
+
+
+def overridden(
+    counted: Counted, override: Override | None, pool: LimitPool, now: int
+) -> tuple[Counters, Inherited | None]:
+    """Where a limit is counted for who has an override, and what that inherits."""
+    heritage = counted.heritage
+    if override is not None:
+        try:
+            counters = pool.counters(override.apply(counted.limit), now)
+        except (LimitError, UnsupportedLimit):
+            pass  # since a reload: then the rule's own limit holds, and the log has said so
+        else:
+            own = override.limit is not None  # the same before and after a reload
+            return counters, None if heritage is None or own else (heritage, override)
+    return counted.counters, None if heritage is None else (heritage, None)
 
 
 def counter_key(domain: str, pairs: Sequence[Pair]) -> str:

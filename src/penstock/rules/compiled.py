@@ -1,14 +1,13 @@
 """Rules made ready for one store: matchers, and the counters of every limit.
 
 It is made whole and then swapped in, so a request sees the old rules or the new ones. A
-limit that was changed inherits: the first request of a key under the new limit finds
-as much of it used as was used of the old one, in proportion.
+limit that was changed inherits what was used of the ones before it: see `heritage.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,37 +15,17 @@ from zoneinfo import ZoneInfo
 from penstock.durations import SECOND
 from penstock.errors import UnsupportedLimit
 from penstock.limit import Limit
+from penstock.rules.heritage import Asked, Heritage
+from penstock.rules.lineage import Lineage, Seat
 from penstock.rules.match import Match, Matcher
-from penstock.rules.model import Domain, Period, Rule, RuleLimit, RuleSet, Step
+from penstock.rules.model import Period, Rule, RuleLimit, RuleSet
 from penstock.rules.verdict import Descriptor
+from penstock.rules.walk import all_rules, limits_of, rules_of
+from penstock.rules.work import Item
 from penstock.stores.base import Counters, Store
 
-Item = tuple[Counters, str, int]
 # A descriptor's pairs, its rule if one matched, and the limits that were asked.
 Told = tuple[tuple[tuple[str, str], ...], Rule | None, Sequence["Counted"]]
-
-# Keys that a changed limit remembers to have asked about: beyond, it asks again.
-MOST_CARRIED = 100_000
-
-
-class Heritage:
-    """What a changed limit has from the one before, until that would have run out."""
-
-    __slots__ = ("_carried", "counters", "until")
-
-    def __init__(self, counters: Counters, until: int) -> None:
-        self.counters = counters
-        self.until = until
-        self._carried: set[str] = set()
-
-    def is_due(self, key: str) -> bool:
-        """Whether this key has not been asked about; from now on it has."""
-        if key in self._carried:
-            return False
-        if len(self._carried) >= MOST_CARRIED:
-            self._carried.clear()
-        self._carried.add(key)
-        return True
 
 
 class Counted:
@@ -64,46 +43,73 @@ class Counted:
 
 
 class Compiled:
-    """A `RuleSet` over a store."""
+    """A `RuleSet` over a store.
+
+    ``before`` are the rules that it replaces at ``now``; in a new process, ``lineage`` is what
+    is known of those that were in force before.
+    """
 
     def __init__(
-        self, rules: RuleSet, store: Store, now: int = 0, before: Compiled | None = None
+        self,
+        rules: RuleSet,
+        store: Store,
+        now: int = 0,
+        before: Compiled | None = None,
+        lineage: Lineage | None = None,
     ) -> None:
         self.rules = rules
+        self.lineage = lineage or Lineage()
+        self.asked = Asked()
         self.matchers: dict[str, Matcher] = {
             name: Matcher(domain) for name, domain in rules.domains.items()
         }
         self._counted: dict[int, tuple[Counted, ...]] = {}
-        self._by_place: dict[tuple[str, str], Counted] = {}
+        self._seats: dict[Seat, Counted] = {}  # those that inherit
+        self._end = 0  # when none of them does any more
+        self._slow: dict[int, str] = {}  # plain rules that inherit, and their domain
+        self.limits: set[Limit] = set()  # that it counts by, or inherits from
         for rule in all_rules(rules):
-            for where, limits in limits_of(rule):
+            for _, limits in limits_of(rule):
                 self._counted[id(limits)] = tuple(
-                    self._count(rule, where, at, each, store) for at, each in enumerate(limits)
+                    [self._count(rule, each, store) for each in limits]
                 )
         if before is not None:
-            self._inherit(before, now)
+            self.asked = before.asked
+            self.lineage = before.lineage.after(before.rules, rules, now)
+        self._inherit(before)
         self.lanes = self._lanes()
 
-    def _count(self, rule: Rule, where: str, at: int, each: RuleLimit, store: Store) -> Counted:
+    def _count(self, rule: Rule, each: RuleLimit, store: Store) -> Counted:
+        self.limits.add(each.limit)
         try:
             counters = store.counters(each.limit)
         except UnsupportedLimit as error:
             raise UnsupportedLimit(f"rule {rule.id}: {error}") from None
-        made = Counted(rule, each, counters)
-        # By its own name if it has one; else by where it stands in its rule.
-        named = each.name != f"{rule.id} {each.limit}"
-        self._by_place[rule.id, each.name if named else f"{where} {at}"] = made
-        return made
+        return Counted(rule, each, counters)
 
-    def _inherit(self, before: Compiled, now: int) -> None:
-        for place, counted in self._by_place.items():
-            old = before._by_place.get(place)
-            if old is None:
+    def _inherit(self, before: Compiled | None) -> None:
+        lineage = self.lineage
+        if not lineage.ancestors:
+            self.asked.clear()
+            return
+        old = {} if before is None else before._seats
+        changed = {seat[0] for seat in lineage.ancestors}
+        for rule in all_rules(self.rules):
+            if rule.id not in changed:
                 continue
-            if old.limit.counted_as == counted.limit.counted_as:
-                counted.heritage = old.heritage  # of a change before this one
-            else:
-                counted.heritage = Heritage(old.counters, now + memory_of(old.limit))
+            for where, limits in limits_of(rule):
+                for at, counted in enumerate(self._counted[id(limits)]):
+                    seat = rule.id, where, at
+                    ancestors = lineage.ancestors.get(seat)
+                    if not ancestors:
+                        continue
+                    parent = old.get(lineage.parents[seat])
+                    known = None if parent is None else parent.heritage
+                    token = self.asked.token() if known is None else known.token
+                    counted.heritage = Heritage(ancestors, lineage.generation, self.asked, token)
+                    self._seats[seat] = counted
+                    self.limits.update([each.limit for each in ancestors])
+                    self._end = max(self._end, counted.heritage.until)
 
     def _lanes(self) -> dict[str, Lane]:
         """By domain, the way for requests to which nothing special applies."""
@@ -115,7 +121,11 @@ class Compiled:
             plain = {}
             for rule in rules:
                 found = self._counted[id(rule.limits)]
-                if is_plain(rule) and not any(counted.heritage for counted in found):
+                if not is_plain(rule):
+                    continue
+                if any(counted.heritage for counted in found):
+                    self._slow[id(rule)] = name
+                else:
                     plain[id(rule)] = found
             lanes[name] = Lane(self.matchers[name], plain)
         return lanes
@@ -138,7 +148,28 @@ class Compiled:
         for period in rule.schedule:
             if holds(period, now):
                 return self._counted[id(period.limits)]
-        return self._counted[id(rule.limits)]
+        found = self._counted[id(rule.limits)]
+        if self._seats:
+            self._let_go(rule, found, now)
+        return found
+
+    def _let_go(self, rule: Rule, found: tuple[Counted, ...], now: int) -> None:
+        """Of what has run out; a rule that inherits nothing any more may go the short way."""
+        heritages = [counted.heritage for counted in found if counted.heritage is not None]
+        if not heritages or any(heritage.until > now for heritage in heritages):
+            return
+        for counted in found:
+            counted.heritage = None
+        if now >= self._end:
+            self._seats.clear()
+            self.asked.clear()
+        lane = self.lanes.get(self._slow.get(id(rule), ""))
+        if lane is not None:
+            lane.add(rule, found)
+
+    def uses(self, limit: Limit) -> bool:
+        """Whether a rule counts by it, or inherits from it."""
+        return limit in self.limits
 
 
 class Lane:
@@ -149,6 +180,10 @@ class Lane:
     def __init__(self, matcher: Matcher, plain: dict[int, tuple[Counted, ...]]) -> None:
         self._match = matcher.match
         self._plain = plain
+
+    def add(self, rule: Rule, counted: tuple[Counted, ...]) -> None:
+        """A rule that may go this way from now on."""
+        self._plain[id(rule)] = counted
 
     def take(self, descriptors: Sequence[Any]) -> tuple[list[Item], list[Told]] | None:
         """What to ask of the store, and for each descriptor what it was asked for.
@@ -191,48 +226,6 @@ def is_plain(rule: Rule) -> bool:
     special = rule.plans or rule.split or rule.schedule
     switched = rule.shadow or rule.quota or rule.closed or rule.unlimited
     return bool(rule.limits) and not special and not switched
-
-
-def all_rules(rules: RuleSet) -> Iterator[Rule]:
-    for domain in rules.domains.values():
-        yield from rules_of(domain)
-
-
-def rules_of(domain: Domain) -> Iterator[Rule]:
-    steps: list[Step] = list(domain.steps)
-    while steps:
-        step = steps.pop()
-        steps += step.children
-        if step.rule is not None:
-            yield step.rule
-
-
-def rules_about(domain: Domain, key: str) -> Iterator[Rule]:
-    """Those that a descriptor with this key may match."""
-    steps = [(step, step.key == key) for step in domain.steps]
-    while steps:
-        step, about = steps.pop()
-        steps += [(child, about or child.key == key) for child in step.children]
-        if about and step.rule is not None:
-            yield step.rule
-
-
-def limits_of(rule: Rule) -> Iterator[tuple[str, tuple[RuleLimit, ...]]]:
-    """Every set of limits that a rule may choose from, and what it is called."""
-    yield "limits", rule.limits
-    if rule.plans is not None:
-        for tier, limits in rule.plans.tiers.items():
-            yield f"plans {tier}", limits
-    if rule.split is not None:
-        yield "split", rule.split.limits
-    for at, period in enumerate(rule.schedule):
-        yield f"schedule {at}", period.limits
-
-
-def memory_of(limit: Limit) -> int:
-    """How long what was used of a limit can matter, in nanoseconds."""
-    refill = (limit.burst + limit.debt) * limit.interval_ns
-    return max(2 * limit.period_ns, refill) + limit.lockout_ns
 
 
 def is_in_split(key: str, salt: str, percent: float) -> bool:

@@ -19,30 +19,14 @@ another limit. That is what callers rely on who look first (``hits: 0``) and deb
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.decision import Decision, decided
 from penstock.rules import verdict
 from penstock.rules.weigh import Line, judged, passes
+from penstock.rules.work import Done, Item, Single, Work
 from penstock.stores.base import Counters
 
-Item = tuple[Counters, str, int]
-# (verb, counters, arguments)
-Single = tuple[str, Counters, tuple[Any, ...]]
 Place = tuple[Counters, str]
-
-
-@dataclass(slots=True)
-class Work:
-    """For the store: groups, each to be decided as a whole, and single verbs."""
-
-    groups: list[list[Item]] = field(default_factory=list)
-    singles: list[Single] = field(default_factory=list)
-
-
-# What comes back: the decisions of each group, and what each single verb returned.
-Done = tuple[Sequence[Sequence[Decision]], Sequence[Any]]
 
 
 class Group:

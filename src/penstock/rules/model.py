@@ -127,10 +127,11 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All domains, by name; with the files that they came from."""
+    """All domains, by name; with the files that they came from, and a digest of each as read."""
 
     domains: Mapping[str, Domain]
     files: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 def grouped(rules: RuleSet, groups: Mapping[str, tuple[int, int]]) -> RuleSet:

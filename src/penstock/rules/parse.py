@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.rules.dict_tree import read_dict
+from penstock.rules.digest import digest_of
 from penstock.rules.lists import ValueList
 from penstock.rules.model import Domain, RuleSet, id_part
 from penstock.rules.parse_files import CannotRead, find_files, read_bytes
@@ -78,7 +79,8 @@ def load_files(
     loading = _Loading(problems, progress, merge_domains)
     with _no_collection():
         files = loading.add_files([paths] if isinstance(paths, str | Path) else paths)
-    return RuleSet(loading.finish(), (*map(str, files), *map(str, loading.list_files())))
+    found = (*map(str, files), *map(str, loading.list_files()))
+    return RuleSet(loading.finish(), found, loading.digests)
 
 
 @contextmanager
@@ -108,6 +110,7 @@ class _Loading:
         self._merge = merge
         self._rules = 0
         self._domains: dict[str, Domain] = {}
+        self.digests = self._reading.digests
 
     def finish(self) -> dict[str, Domain]:
         if self._progress is not None:
@@ -130,6 +133,7 @@ class _Loading:
             except CannotRead as error:
                 self._problems.error(Place(str(path), 1, 1), str(error))
                 continue
+            self.digests[str(path)] = digest_of(data)
             text = decode(data, str(path), self._problems)
             if text is not None:
                 self.add_text(text, str(path))

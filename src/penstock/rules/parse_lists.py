@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from penstock.errors import RulesError
+from penstock.rules.digest import digest_of
 from penstock.rules.lists import ValueList
 from penstock.rules.parse_files import CannotRead, named, read_bytes
 from penstock.rules.parse_values import Reading, read_fields, read_list
@@ -64,7 +65,9 @@ def _entries_of_file(reading: Reading, node: MappingNode) -> tuple[str, ...]:
     if path not in reading.list_files:
         reading.list_files[path] = None
         try:
-            reading.list_files[path] = tuple(_entries(read_bytes(path).decode("utf-8-sig")))
+            data = read_bytes(path)
+            reading.digests[str(path)] = digest_of(data)
+            reading.list_files[path] = tuple(_entries(data.decode("utf-8-sig")))
         except CannotRead as error:
             reading.error(fields.place("file"), str(error))
         except UnicodeDecodeError as error:

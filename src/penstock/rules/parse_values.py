@@ -47,6 +47,7 @@ class Reading:
         self._zones: dict[str, bool] = {}
         self.folder = Path()  # of the file that is being read; files of lists are beside it
         self.list_files: dict[Path, tuple[str, ...] | None] = {}
+        self.digests: dict[str, str] = {}  # of each file as it was read
 
     def error(self, place: Place, message: str) -> None:
         """Tell it once: what an alias stands for is read as often as the alias is used."""

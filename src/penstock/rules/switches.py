@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from penstock.clock import Clock
 from penstock.durations import Duration, parse_duration
-from penstock.errors import InvalidKey, LimitError
+from penstock.errors import InvalidKey
 from penstock.limit import MOST_UNITS, Limit, Soft, as_limit
 from penstock.rules.lists import ValueList
 from penstock.rules.model import ENFORCE, OFF, SHADOW
@@ -36,6 +36,7 @@ class Override:
     until: int
 
     def apply(self, limit: Limit) -> Limit:
+        """What holds in the place of ``limit``; `LimitError` if that cannot be counted by."""
         if self.limit is not None:
             return self.limit
         assert self.factor is not None
@@ -68,10 +69,18 @@ class State:
 
 
 class Switches:
-    """The state, and the verbs that change it. Times are the gate's clock's."""
+    """The state, and the verbs that change it. Times are the gate's clock's.
 
-    def __init__(self, clock: Clock) -> None:
+    ``check`` raises for an override that cannot be counted by.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        check: Callable[[tuple[str, str], Override], None] | None = None,
+    ) -> None:
         self._clock = clock
+        self._check = check
         self._lock = threading.Lock()
         self._state = State()
         self.calm = True  # looked at for every request
@@ -112,8 +121,13 @@ class Switches:
         factor: float | None = None,
         limit: Limit | str | None = None,
         lasts: Duration | None = None,
+        held: bool = False,
     ) -> None:
-        """Other limits for descriptors with this pair: ``override("user", "42", factor=10)``."""
+        """Other limits for descriptors with this pair: ``override("user", "42", factor=10)``.
+
+        `LimitError` if a limit that comes of it is one that the store cannot hold; unless it
+        is ``held`` already elsewhere, and was right when it was set.
+        """
         pair = _pair(key, value)
         if (factor is None) == (limit is None):
             raise ValueError("an override has a factor or a limit, and not both")
@@ -125,6 +139,8 @@ class Switches:
             )
         own = None if limit is None else as_limit(limit)
         made = Override(factor, own, self._until(lasts))
+        if self._check is not None and not held:
+            self._check(pair, made)
         self._change(lambda state: replace(state, overrides={**state.overrides, pair: made}))
 
     def clear_override(self, key: str, value: str) -> None:
@@ -197,7 +213,7 @@ def _current(state: State, now: int) -> State:
 
 
 def multiplied(limit: Limit, factor: float) -> Limit:
-    """The limit with all its amounts times ``factor``, at least 1."""
+    """The limit with all its amounts times ``factor``, at least 1; `LimitError` beyond bounds."""
 
     def times(amount: int) -> int:
         return max(1, min(MOST_UNITS, round(amount * factor)))
@@ -209,10 +225,7 @@ def multiplied(limit: Limit, factor: float) -> Limit:
         changes["debt"] = times(limit.debt)
     if limit.soft is not None:
         changes["soft"] = Soft(times(limit.soft.overrun), limit.soft.grace_ns)
-    try:
-        return limit.changed(**changes)
-    except LimitError:
-        return limit  # so large that it cannot be counted by
+    return limit.changed(**changes)
 
 
 def _pair(key: object, value: object) -> tuple[str, str]:

@@ -15,7 +15,8 @@ from functools import partial
 
 from penstock.decision import Decision
 from penstock.rules import verdict
-from penstock.rules.compiled import Heritage, Told
+from penstock.rules.compiled import Told
+from penstock.rules.heritage import Inherited
 from penstock.rules.model import Rule
 from penstock.rules.verdict import Descriptor, Pair, Status, Verdict, speaking
 from penstock.stores.base import Counters, pick
@@ -42,17 +43,21 @@ class Line:
         self.key = ""
         self.counted: list[tuple[Counters, str]] = []  # counters and the limit's name
         self.envoy: list[bool] = []  # for each of them, whether it is in Envoy's words
-        self.heritages: list[Heritage | None] = []
+        self.heritages: list[Inherited | None] = []  # and what it inherits
         self.decisions: list[Decision] = []
         self.name: str | None = None
 
     def count(
-        self, counters: Counters, name: str, envoy: bool = False, heritage: Heritage | None = None
+        self,
+        counters: Counters,
+        name: str,
+        envoy: bool = False,
+        inherited: Inherited | None = None,
     ) -> None:
         """Have a limit decide on it."""
         self.counted.append((counters, name))
         self.envoy.append(envoy)
-        self.heritages.append(heritage)
+        self.heritages.append(inherited)
         self.reason = verdict.LIMIT
 
     def refuse(self, reason: str) -> None:

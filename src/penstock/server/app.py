@@ -14,7 +14,8 @@ import platform
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import wait
 from typing import Any
 
 from penstock import _mode
@@ -22,8 +23,8 @@ from penstock._version import __version__
 from penstock.errors import PenstockError
 from penstock.events import Event
 from penstock.metrics import Hashed, Webhook
-from penstock.rules.compiled import all_rules
 from penstock.rules.model import RuleSet
+from penstock.rules.walk import all_rules
 from penstock.rules.watch import Watcher
 from penstock.server import logs, stores
 from penstock.server.admin.access import Access
@@ -34,6 +35,7 @@ from penstock.server.admin.tokens import Tokens
 from penstock.server.fleet import Answer, Command, Fleet, read_rules
 from penstock.server.listening import free_path, listen, reserve, shown
 from penstock.server.loops import run
+from penstock.server.masks import Masks
 from penstock.server.processes import Process, Supervised, new_salt
 from penstock.server.settings import Settings, SettingsError, address_of
 from penstock.server.stores import made_store
@@ -63,8 +65,8 @@ class Alone(Fleet):
         self.members = [Here(worker)]
         self._worker = worker
 
-    def files(self) -> Sequence[str]:
-        return self._worker.gate.rules.files
+    def loaded(self) -> Mapping[str, str]:
+        return self._worker.gate.rules.digests
 
 
 class Here:
@@ -112,6 +114,7 @@ class App:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         settings = self.settings
         wire = chosen_wire(settings)
+        watcher = self._watcher()  # before certificates are read
         rules = read_rules(settings)
         store = stack.enter_context(made_store(settings, rules))
         shown_store = _without_secrets(stores.shown(store, settings, rules))
@@ -120,7 +123,10 @@ class App:
         fleet = await self._start_fleet(stack, store, sockets, about, rules)
         self.fleet = fleet
         await self._start_admin(stack, fleet)
-        self._start_watching(stack, fleet)
+        if watcher is not None:
+            watcher.start()
+            stack.callback(watcher.stop)
+        self._start_anomaly_watch(stack, fleet)
         self._say(wire, shown_store, rules)
 
     def _listen(self, stack: contextlib.AsyncExitStack, wire: str) -> list[Sockets]:
@@ -197,19 +203,31 @@ class App:
         self._audit = audit
         stack.push_async_callback(server.close)
 
-    def _start_watching(self, stack: contextlib.AsyncExitStack, fleet: Fleet) -> None:
+    def _watcher(self) -> Watcher | None:
+        """Of rules and certificates. Nothing is looked for before the fleet is there."""
         settings = self.settings
         loop = asyncio.get_running_loop()
         certificates = (settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        watched = [*settings.rules, *[path for path in certificates if path]]
-        if settings.watch and watched:
+        others = [path for path in certificates if path]
+        if not settings.watch or not (settings.rules or others):
+            return None
 
-            def changed() -> None:
-                asyncio.run_coroutine_threadsafe(fleet.reload(), loop)
+        def changed() -> bool:
+            assert self.fleet is not None
+            reloading = asyncio.run_coroutine_threadsafe(self.fleet.reload(), loop)
+            while not watcher.stopping:  # at the end, the loop waits for this thread
+                done, _ = wait([reloading], 0.1)
+                if done:
+                    return reloading.result()
+            return False
 
-            watcher = Watcher(watched, changed, fleet.files)
-            watcher.start()
-            stack.callback(watcher.stop)
+        def loaded() -> Mapping[str, str]:
+            return {} if self.fleet is None else self.fleet.loaded()
+
+        watcher = Watcher(settings.rules, changed, loaded, others)
+        return watcher
+
+    def _start_anomaly_watch(self, stack: contextlib.AsyncExitStack, fleet: Fleet) -> None:
         fleet.more.append(fleet.watch)
         fleet.watch.subscribe(_tell)
         if self.settings.webhook:
@@ -276,7 +294,7 @@ def _count(rules: RuleSet) -> int:
 
 
 def _without_secrets(store: str) -> str:
-    return logs.Masks().text(store)
+    return Masks().text(store)
 
 
 def _unlink(path: str, inode: int) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from penstock.errors import PenstockError, StoreError, UnsupportedLimit
-from penstock.server.grpc_status import INVALID_ARGUMENT, UNAVAILABLE, GrpcError
+from penstock.errors import PenstockError, StoreError, TooManyLimits, UnsupportedLimit
+from penstock.server.grpc_status import (
+    INVALID_ARGUMENT,
+    RESOURCE_EXHAUSTED,
+    UNAVAILABLE,
+    GrpcError,
+)
 
 logger = logging.getLogger("penstock.server")
 
@@ -26,4 +31,6 @@ def for_client(error: PenstockError) -> str:
 def as_status(error: PenstockError) -> GrpcError:
     if isinstance(error, GrpcError):
         return error
+    if isinstance(error, TooManyLimits):
+        return GrpcError(RESOURCE_EXHAUSTED, str(error))
     return GrpcError(UNAVAILABLE if is_ours(error) else INVALID_ARGUMENT, for_client(error))

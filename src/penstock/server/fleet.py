@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from penstock.metrics import AnomalyWatch, Gathered, Snapshot, merge
@@ -54,9 +54,9 @@ class Fleet:
         self.store_watch = StoreWatch()
         self.more: list[Any] = []  # others that have a snapshot: the watch, the webhook
 
-    def files(self) -> Sequence[str]:
-        """All that the rules in force were read from."""
-        return ()
+    def loaded(self) -> Mapping[str, str]:
+        """A digest of each file that the rules in force were read from."""
+        return {}
 
     # Control ---------------------------------------------------------------------------------
 

@@ -24,76 +24,22 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from penstock.metrics.labels import Hashed
+from penstock.server.masks import Masks
 
 LOGGER = "penstock"
 TEXT, JSON = "text", "json"
 FORMS = (TEXT, JSON)
 LEVELS = ("debug", "info", "warning", "error")
 
-MASK = "***"
 # A longer text is cut: one event must not fill the disk.
 LONGEST_EVENT = 8_192
 LONGEST_ERROR = 32_768
-DEEPEST = 8
 
 # Control characters, line ends of other alphabets, and what turns the direction of text.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 _PLAIN_VALUE = re.compile(r"[\w./:@%+#,*|~-]+")
-_USER = re.compile(r"://[^/:@]*:")
-_BEARER = re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/-]{8,}=*")
-_NAMED = re.compile(
-    r"(?i)\b([\w-]{0,40}(?:password|passwd|secret|token(?!s)|api[_-]?key|authorization)[\w-]{0,40}"
-    r"[\"']?\s{0,5}[=:]\s{0,5})(?!\s)(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)"
-)
-_SECRET_NAME = re.compile(r"(?i)password|passwd|secret|token(?!s)|api[_-]?key|authorization")
-
-
-class Masks:
-    """Takes secrets out of texts: known ones wherever they stand, others by how they look."""
-
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._secrets: tuple[str, ...] = ()
-        for secret in secrets:
-            self.add(secret)
-
-    def add(self, secret: str) -> None:
-        """A secret that must never be shown, whatever stands around it."""
-        if len(secret) >= 4 and secret not in self._secrets:  # else every other word is masked
-            self._secrets = tuple(sorted([*self._secrets, secret], key=len, reverse=True))
-
-    def text(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, MASK)
-        if "://" in text and "@" in text:
-            text = re.sub(r"\S+", _without_password, text)
-        text = _BEARER.sub(rf"\1\2{MASK}", text)
-        return _NAMED.sub(rf"\1{MASK}", text) if _SECRET_NAME.search(text) else text
-
-    def value(self, value: Any, depth: int = 0) -> Any:
-        """The same in everything that a value holds; what is no JSON becomes text."""
-        if value is None or isinstance(value, bool):
-            return value
-        if isinstance(value, (int, float)):
-            return value if -1e300 < value < 1e300 else "no number, or too large a one"
-        if isinstance(value, str):
-            return self.text(value)
-        if depth < DEEPEST and isinstance(value, dict):
-            return {
-                str(name): MASK if _SECRET_NAME.search(str(name)) else self.value(each, depth + 1)
-                for name, each in value.items()
-            }
-        if depth < DEEPEST and isinstance(value, (list, tuple, set, frozenset)):
-            return [self.value(each, depth + 1) for each in value]
-        return self.text(str(value))
-
-
-def _without_password(found: re.Match[str]) -> str:
-    """Of one word: from the first user to the last ``@``, as a password may hold anything."""
-    head, at, place = found[0].rpartition("@")
-    user = _USER.search(head) if at else None
-    return found[0] if user is None else f"{head[: user.end()]}{MASK}@{place}"
 
 
 def escaped(text: str) -> str:

@@ -15,11 +15,13 @@ import pickle
 import socket
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from penstock.clock import WALL
 from penstock.errors import RulesError
 from penstock.gate import AsyncGate
+from penstock.rules.lineage import Lineage
 from penstock.rules.model import RuleSet
 from penstock.server.admin.commands import apply_command, commands_of
 from penstock.server.channel import Channel, Message
@@ -56,7 +58,8 @@ class Process:
     async def start(self, rules: bytes, switched: list[Command]) -> None:
         """A new process, ready. `SettingsError` if it says that it cannot.
 
-        ``rules`` are pickled; they go through a file without a name, as they may be large.
+        ``rules`` are pickled, with their lineage; they go through a file without a name, as
+        they may be large.
         """
         self.missed.clear()
         ours, theirs = socket.socketpair()
@@ -155,10 +158,12 @@ class Supervised(Fleet):
         self.processes = processes
         self.members = list(processes)
         self.restarts = 0
+        self._lineage = Lineage()
         self._keep_rules(rules)
         # What is switched. It has no rules, and is asked for nothing else.
         self._switched = AsyncGate(RuleSet({}))
         self._switching = asyncio.Lock()
+        self._reloading = asyncio.Lock()
         if settings.shadow:
             self._switched.switches.mode("shadow")
         self._keeping: list[asyncio.Task[None]] = []
@@ -193,10 +198,11 @@ class Supervised(Fleet):
                     await apply_command(self._switched, command)
                 return answers
         if verb in RELOADS:
-            answers = await self._apply(command)
-            if verb == "reload" and all(answer["ok"] for answer in answers):
-                await self._read_rules()
-            return answers
+            async with self._reloading:
+                answers = await self._apply(command)
+                if verb == "reload" and all(answer["ok"] for answer in answers):
+                    await self._read_rules()
+                return answers
         return await super().apply(command)
 
     async def _apply(self, command: Command) -> list[Answer]:
@@ -211,16 +217,22 @@ class Supervised(Fleet):
     async def _read_rules(self) -> None:
         """As the workers just did; not in the way of what else is asked."""
         try:
-            self._keep_rules(await asyncio.to_thread(read_rules, self._settings))
+            await asyncio.to_thread(self._read_and_keep)
         except RulesError:  # changed again meanwhile
             logger.info("the rules have changed again: workers that start use the last good ones")
 
-    def _keep_rules(self, rules: RuleSet) -> None:
-        self._files = rules.files
-        self._rules = pickle.dumps(rules)
+    def _read_and_keep(self) -> None:
+        before, _ = pickle.loads(self._rules)  # kept as bytes only: they may be large
+        self._keep_rules(read_rules(self._settings), before)
 
-    def files(self) -> Sequence[str]:
-        return self._files
+    def _keep_rules(self, rules: RuleSet, before: RuleSet | None = None) -> None:
+        if before is not None:
+            self._lineage = self._lineage.after(before, rules, WALL.now())
+        self._digests = rules.digests
+        self._rules = pickle.dumps((rules, self._lineage))
+
+    def loaded(self) -> Mapping[str, str]:
+        return self._digests
 
     # Keeping them alive --------------------------------------------------------------------------
 

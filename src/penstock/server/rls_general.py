@@ -17,7 +17,7 @@ from penstock.numbers import whole_seconds, window_left
 from penstock.rules import verdict as reasons
 from penstock.rules.model import Rule
 from penstock.rules.verdict import Descriptor, Status, Verdict
-from penstock.server.grpc_status import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, GrpcError
+from penstock.server.grpc_status import INVALID_ARGUMENT, GrpcError
 from penstock.server.rls import Asked, Request
 from penstock.server.rls_answer import (
     CurrentLimit,
@@ -28,9 +28,6 @@ from penstock.server.rls_answer import (
     write_response,
 )
 from penstock.server.rls_words import OK, OVER_LIMIT, PERIODS, U32, UNIT_OF_PERIOD, UNITS
-
-# Different limits that requests may bring in all: each has counters of its own, for good.
-MOST_OVERRIDES = 4_096
 
 # Descriptors, domain, and the hits of those that state none.
 Asking = tuple[Sequence[Descriptor], str, int]
@@ -60,7 +57,6 @@ class General:
     def __init__(self, gate: Gate, clock: Clock) -> None:
         self._gate = gate
         self._clock = clock
-        self._overrides: dict[tuple[int, int], Limit] = {}
 
     def flow(self, request: Request) -> Flow:
         """A request, to be driven: yields what to check, is sent the verdict."""
@@ -83,28 +79,12 @@ class General:
             hits = -(max(1, hits_of_all) if hits is None else hits)
         if asked.amount is None:
             return Descriptor(asked.pairs, None, hits)
-        limit = self._override(asked.amount, asked.unit, known)
+        limit: Limit | None = own_limit(asked.amount, asked.unit)
+        if not known:
+            limit = None
         if limit is not None and asked.amount == 0:
             return Descriptor(asked.pairs, None, hits, closed_period_ns=limit.period_ns)
         return Descriptor(asked.pairs, limit, hits, envoy=True)
-
-    def _override(self, amount: int, unit: int, known: bool) -> Limit | None:
-        """The limit that a request brought; None where the domain is unknown."""
-        if unit == 0 or unit not in UNITS:
-            names = ", ".join(name for number, name in UNITS.items() if number)
-            raise GrpcError(INVALID_ARGUMENT, f"the unit of a limit is one of {names}, not {unit}")
-        if not known:
-            return None
-        made = self._overrides.get((amount, unit))
-        if made is None:
-            if len(self._overrides) >= MOST_OVERRIDES:
-                raise GrpcError(
-                    RESOURCE_EXHAUSTED,
-                    f"requests have brought {MOST_OVERRIDES} different limits: no more are counted",
-                )
-            made = Limit(max(1, amount), UNITS[unit].lower(), algorithm="fixed_window")
-            self._overrides[amount, unit] = made
-        return made
 
     def _row(self, status: Status, asked: Asked) -> Row:
         code = OK if status.allowed else OVER_LIMIT
@@ -132,6 +112,15 @@ def with_looks(verdict: Verdict, looked: Verdict) -> Verdict:
             status = replace(status, decision=seen.decision, limit_name=seen.limit_name)
         statuses.append(status)
     return Verdict(verdict.allowed, verdict.decision, verdict.rule, tuple(statuses))
+
+
+@lru_cache(4096)
+def own_limit(amount: int, unit: int) -> Limit:
+    """The limit that a request brought."""
+    if unit == 0 or unit not in UNITS:
+        names = ", ".join(name for number, name in UNITS.items() if number)
+        raise GrpcError(INVALID_ARGUMENT, f"the unit of a limit is one of {names}, not {unit}")
+    return Limit(max(1, amount), UNITS[unit].lower(), algorithm="fixed_window")
 
 
 @lru_cache(1024)

@@ -19,7 +19,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from penstock.server.grpc_status import INVALID_ARGUMENT, GrpcError
+from penstock.server.grpc_status import INVALID_ARGUMENT, PERMISSION_DENIED, GrpcError
 from penstock.server.rls import Asked, Request
 from penstock.server.rls_answer import Row
 from penstock.server.rls_general import Response
@@ -35,6 +35,11 @@ from penstock.server.rls_words import (
 from penstock.server.service import Service
 
 T = TypeVar("T")
+# Why hits are not given back to just anybody who can reach the port.
+NO_REFUNDS = (
+    "gives back what was used, which is not allowed here: start the service with --http-refunds,"
+    " or use POST /v1/counters/refund of the admin API"
+)
 # Status, and the body: of an answer, or what was wrong.
 Answered = tuple[int, bytes]
 _UNIT_NUMBERS = {name: number for number, name in UNITS.items()}
@@ -47,10 +52,18 @@ class _Object(list[tuple[str, Any]]):
     """An object as it came: its names in order, also those that come twice."""
 
 
-def respond(service: Service, body: bytes) -> Answered | Awaitable[Answered]:
-    """The status and the body for a request to ``/json``: 200, 429 if over the limit, or 400."""
+def respond(
+    service: Service, body: bytes, *, refunds: bool = False
+) -> Answered | Awaitable[Answered]:
+    """The status and the body for a request to ``/json``.
+
+    200, 429 if over the limit, 400, or 403 for hits that are given back without ``refunds``.
+    """
     try:
-        answer = service.answer(read_request(body))
+        request = read_request(body)
+        if not refunds and any(asked.negative for asked in request.asked):
+            return 403, _told(GrpcError(PERMISSION_DENIED, f"isNegativeHits {NO_REFUNDS}"))
+        answer = service.answer(request)
     except GrpcError as error:
         return _refused(error)
     return _respond(answer) if isinstance(answer, Response) else _respond_later(answer)
@@ -68,7 +81,11 @@ def _respond(response: Response) -> Answered:
 
 
 def _refused(error: GrpcError) -> Answered:
-    return 400, json.dumps({"code": error.code, "message": error.message}).encode()
+    return 400, _told(error)
+
+
+def _told(error: GrpcError) -> bytes:
+    return json.dumps({"code": error.code, "message": error.message}).encode()
 
 
 # Requests ----------------------------------------------------------------------------------

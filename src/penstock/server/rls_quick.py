@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 from penstock.clock import Clock
 from penstock.decision import Decision
 from penstock.gate import Gate
-from penstock.rules.compiled import Compiled, Item, Told, is_plain
+from penstock.rules.compiled import Compiled, Told, is_plain
 from penstock.rules.match import Match
 from penstock.rules.model import Rule
+from penstock.rules.work import Item
 from penstock.server.grpc_status import UNKNOWN, GrpcError
 from penstock.server.rls import Request, read_request
 from penstock.server.rls_answer import Row, new_row, row_of, write_row
@@ -187,8 +188,9 @@ class Planner:
         found = None
         if is_plain(rule):
             counted = self.compiled.counted(match, (), 0)
-            if not any(one.heritage is not None for one in counted):
-                found = Ready(rule, counted)
+            if any(one.heritage is not None for one in counted):
+                return None  # for now: what it inherits runs out
+            found = Ready(rule, counted)
         self.readies[known] = found
         return found
 

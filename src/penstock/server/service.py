@@ -20,10 +20,11 @@ from penstock.decision import Decision
 from penstock.errors import PenstockError
 from penstock.gate import AsyncGate, Gate
 from penstock.rules.check import only_domain
-from penstock.rules.compiled import Compiled, Item, Told
+from penstock.rules.compiled import Compiled, Told
+from penstock.rules.taken import Taken
 from penstock.rules.verdict import Descriptor, Verdict
 from penstock.rules.weigh import quick_verdict
-from penstock.rules.work import Taken
+from penstock.rules.work import Item
 from penstock.server.failed import as_status
 from penstock.server.rls import Request
 from penstock.server.rls_answer import write_response

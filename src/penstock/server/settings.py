@@ -72,6 +72,9 @@ class Settings:
     http: str = _option(
         "127.0.0.1:8080", "where HTTP listens: HOST:PORT, unix:PATH or off", metavar="ADDRESS"
     )
+    http_refunds: bool = _option(
+        False, "let whoever can ask over HTTP give hits back (hits below 0)", "switch"
+    )
     admin: str = _option(
         "127.0.0.1:6070",
         "where the admin API listens: HOST:PORT or off; not loopback needs a token",

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.errors import StoreError
-from penstock.rules.compiled import all_rules, limits_of
 from penstock.rules.model import RuleSet
+from penstock.rules.walk import all_rules, limits_of
 from penstock.server.settings import Settings, SettingsError
 from penstock.stores.base import Store
 from penstock.stores.memory import MemoryStore

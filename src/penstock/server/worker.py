@@ -14,6 +14,7 @@ from penstock.gate import AsyncGate
 from penstock.integrations.identity import Trust
 from penstock.metrics import Hashed, Recorder
 from penstock.metrics.labels import plain
+from penstock.rules.lineage import Lineage
 from penstock.rules.model import RuleSet
 from penstock.rules.verdict import Verdict
 from penstock.server.access_log import AccessLog
@@ -68,12 +69,18 @@ class Worker:
     """Made and used within one event loop."""
 
     def __init__(
-        self, settings: Settings, store_at: str, name: str, salt: bytes | None, rules: RuleSet
+        self,
+        settings: Settings,
+        store_at: str,
+        name: str,
+        salt: bytes | None,
+        rules: RuleSet,
+        lineage: Lineage | None = None,
     ) -> None:
         self.settings = settings
         self.health = Health((RATELIMIT, STORE), vital=(RATELIMIT,))
         self.store = open_store(store_at, settings, rules)
-        self.gate = _gate(settings, self.store, rules)
+        self.gate = _gate(settings, self.store, rules, lineage)
         self.recorder = Recorder(worker=name, salt=salt)
         self.recorder.follow(self.gate)
         observer = _observer(settings, self.recorder, salt)
@@ -96,7 +103,9 @@ class Worker:
         if self.store.waits:
             await self._try_store()
         if sockets.http is not None:
-            self._http = HttpServer(http_api(self.service, self.health, self._trust))
+            refunds = self.settings.http_refunds
+            api = http_api(self.service, self.health, self._trust, refunds=refunds)
+            self._http = HttpServer(api)
             self._listeners.append(
                 await loop.create_server(self._http.factory, sock=sockets.http)
                 if sockets.http.family != socket.AF_UNIX
@@ -219,8 +228,14 @@ class Worker:
         self.store.close()
 
 
-def _gate(settings: Settings, store: Any, rules: RuleSet) -> AsyncGate:
-    gate = AsyncGate(rules, store, files=settings.rules, merge_domains=settings.merge_domains)
+def _gate(settings: Settings, store: Any, rules: RuleSet, lineage: Lineage | None) -> AsyncGate:
+    gate = AsyncGate(
+        rules,
+        store,
+        files=settings.rules,
+        merge_domains=settings.merge_domains,
+        lineage=lineage,
+    )
     if settings.shadow:
         gate.switches.mode("shadow")
     return gate

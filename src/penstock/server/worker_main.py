@@ -52,8 +52,8 @@ class Hosted:
             logs.setup(settings.log_level, settings.log_format, hashed=hashed)
             fds = message["descriptors"]
             with os.fdopen(fds["rules"], "rb") as file:
-                rules = pickle.load(file)  # of our own supervisor
-            self._worker = Worker(settings, message["store"], message["name"], salt, rules)
+                rules, lineage = pickle.load(file)  # of our own supervisor
+            self._worker = Worker(settings, message["store"], message["name"], salt, rules, lineage)
             for command in message["switched"]:
                 await self._worker.apply(command)
             await self._worker.start(Sockets(_socket(fds["http"]), _socket(fds["grpc"])))

@@ -113,6 +113,16 @@ class DictCounters(PureCounters):
         with self.bound.lock:
             return self._sweep(segments * _SWEEP_EVERY)
 
+    def retire(self) -> bool:
+        """Give all memory back, unless a key is left that matters; whether it did."""
+        with self.bound.lock:
+            now, rows = self.now(), self.bound.rows
+            own = [slot for slot in rows if slot[0] is self]
+            for slot in own:
+                if rows[slot][0] <= now:
+                    del rows[slot]
+            return not any(slot in rows for slot in own)
+
     @property
     def keys(self) -> int:
         with self.bound.lock:

@@ -134,6 +134,10 @@ cdef class MemoryCounters(Counters):
         """Look through so many segments for expired keys; how many were dropped."""
         return self.table.sweep(self.ready(), segments)
 
+    def retire(self):
+        """Give all memory back, unless a key is left that matters; whether it did."""
+        return self.table.retire(self.ready())
+
     @property
     def keys(self):
         return self.table.keys

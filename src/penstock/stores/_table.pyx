@@ -25,7 +25,7 @@ writing it. What must be inlined into its users lies in ``_table.pxd``.
 """
 
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
-from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, UINT32_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 from posix.time cimport clock_gettime, clockid_t, timespec
 
@@ -377,6 +377,18 @@ cdef class Table:
             if self.cursor >= (<uint32_t> 1 << self.core.bits):
                 break
         return dropped
+
+    def retire(self, int64_t now):
+        """Leave the store, unless a key is left that matters; whether it did."""
+        self.sweep(now, UINT32_MAX)  # to the end, wherever the last sweep stopped
+        self.sweep(now, UINT32_MAX)
+        if self.keys > 0:
+            return False
+        if self in self.bound.tables:
+            self.bound.tables.remove(self)
+        if self.bound.crowded is self:
+            self.bound.crowded = self.bound.tables[0] if self.bound.tables else None
+        return True
 
     # Memory ------------------------------------------------------------------
 

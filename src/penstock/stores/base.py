@@ -116,6 +116,20 @@ class Store:
                     found = self._counters[limit] = self.make_counters(limit)
         return found
 
+    def release(self, limit: Limit) -> bool:
+        """Let go of the counters of a limit that nobody asks by any more.
+
+        False if they stay, because keys that still matter would be lost with them. A store
+        whose state lies elsewhere lets go of them at any time: see `forget`.
+        """
+        return False
+
+    def forget(self, limit: Limit) -> bool:
+        """`release` for a store whose state does not lie in its counters."""
+        with self._making:
+            self._counters.pop(limit, None)
+        return True
+
     def make_counters(self, limit: Limit) -> Counters:
         """New counters for a limit that this store sees for the first time."""
         raise NotImplementedError

@@ -48,6 +48,17 @@ class MemoryStore(Store):
     def make_counters(self, limit: Limit) -> Counters:
         return MemoryCounters(limit, self._clock, self._bound)
 
+    def release(self, limit: Limit) -> bool:
+        with self._making:
+            counters = self._counters.get(limit)
+            if counters is None:
+                return True
+            assert isinstance(counters, MemoryCounters)
+            if counters.retire():
+                del self._counters[limit]
+                return True
+        return False
+
     def hit_each(self, wanted: list[tuple[Any, str, int]], attempt: bool = False) -> list[Decision]:
         decisions: list[Decision] = hit_each(wanted, attempt)
         return decisions

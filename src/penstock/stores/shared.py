@@ -118,6 +118,9 @@ class SharedMemoryStore(Store):
         ).digest()
         return MappedCounters(limit, self._clock, self._mapped, secret)
 
+    def release(self, limit: Limit) -> bool:
+        return self.forget(limit)
+
     def hit_each(self, wanted: list[tuple[Any, str, int]], attempt: bool = False) -> list[Decision]:
         decisions: list[Decision] = hit_each(wanted, attempt)
         return decisions

@@ -129,6 +129,15 @@ class StoreConformance:
         assert repr(limiter.peek("k")) == before
         assert counters.attempt("k", 1, 24_000_000_000).delay == 24.0
 
+    def test_letting_go_of_a_limit_loses_nothing(self) -> None:
+        for text in self.limits:
+            limit, clock = Limit.parse(text), FakeClock()
+            store = self.make_store(clock)
+            before = Limiter(limit, store=store).hit("k")
+            gone = store.release(limit)
+            after = Limiter(limit, store=store).peek("k")
+            assert after.remaining == before.remaining, (text, gone)
+
     def test_is_as_new_after_reset_after(self) -> None:
         for text in self.limits:
             limiter, clock = self.limiter(text)

@@ -211,3 +211,26 @@ async def test_counters_in_redis_and_when_it_is_gone() -> None:
     look = await asyncio.wait_for(apply_command(gate, ask), 10)
     assert look["result"][0]["limits"][0]["degraded"] is True
     store.close()
+
+
+async def test_a_new_worker_holds_an_override_as_the_others_do(tmp_path: Path) -> None:
+    """Also where a reload has made it impossible in some of the rules."""
+    text = """
+    domain: api
+    descriptors:
+      - {key: user, limits: 5/minute sliding_log}
+      - {key: plan, descriptors: [{key: user, limits: 5/hour}]}
+    """
+    with SharedMemoryStore(tmp_path / "limits", bytes_per_key=256) as store:
+        old = AsyncGate.from_rules(text, store)
+        command = {"do": "override", "key": "user", "value": "1", "factor": 2}
+        assert (await apply_command(old, command))["ok"]
+        old.replace(text.replace("5/minute", "9/minute"))
+        new = AsyncGate.from_rules(text.replace("5/minute", "9/minute"), store)
+        refused = await apply_command(new, command)
+        assert (refused["ok"], refused["status"]) == (False, 400)
+        for each in commands_of(old):
+            assert (await apply_command(new, each))["ok"]
+        assert new.switches.state().overrides.keys() == old.switches.state().overrides.keys()
+        verdict = await new.check({"plan": "x", "user": "1"})
+        assert verdict.decision.remaining == 9

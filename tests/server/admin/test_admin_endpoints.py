@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from penstock import _mode
+from penstock.gate import AsyncGate
 from penstock.metrics.snapshot import Snapshot
 from penstock.server.admin import handlers
 from penstock.server.admin.endpoints import ENDPOINTS
@@ -39,6 +40,39 @@ async def test_rlconfig_has_a_line_for_each_rule(site: Site) -> None:
         "api/batch: limits=30/hour, shadow_mode: false",
         "api/open: unlimited, shadow_mode: false",
     ]
+
+
+async def test_rlconfig_shows_rules_as_they_are_in_force(site: Site) -> None:
+    async def lines() -> list[str]:
+        text = (await site.ask("GET", "/rlconfig")).text
+        return [line.partition(", ")[2] for line in text.splitlines()]
+
+    await site.ask("PUT", "/v1/mode", {"mode": "shadow", "name": "api/plan=free/user"})
+    await site.ask("PUT", "/v1/mode", {"mode": "off", "name": "api/batch"})
+    await site.ask("PUT", "/v1/mode", {"mode": "off", "name": "by_second"})
+    for user in ("42", "43"):
+        await site.ask("PUT", "/v1/overrides", {"key": "user", "value": user, "factor": 2})
+    await site.ask("PUT", "/v1/overrides", {"key": "plan", "value": "gold", "factor": 2})
+    await site.ask("PUT", "/v1/overrides", {"key": "plan", "value": "free", "factor": 2})
+    assert await lines() == [
+        "shadow_mode: false, by_second: off, overrides: 2",
+        "shadow_mode: true, overrides: 3",
+        "shadow_mode: false, switched: off",
+        "shadow_mode: false",
+    ]
+    (domain,) = (await site.ask("GET", "/v1/rules")).json()["domains"]
+    assert [(rule["mode"], rule["overrides"]) for rule in domain["rules"]] == [
+        ("enforce", 2), ("shadow", 3), ("off", 0), ("enforce", 0),
+    ]  # fmt: skip
+    await site.ask("PUT", "/v1/mode", {"mode": "shadow"})
+    assert [line.startswith("shadow_mode: true") for line in await lines()] == [
+        True, True, False, True,
+    ]  # fmt: skip
+    await site.ask("PUT", "/v1/mode", {"mode": "off"})
+    assert all("switched: off" in line for line in await lines())
+    await site.ask("DELETE", "/v1/mode")
+    await site.ask("DELETE", "/v1/mode?name=api/plan=free/user")
+    assert (await lines())[1] == "shadow_mode: false, overrides: 3"
 
 
 async def test_rules_as_json(site: Site) -> None:
@@ -259,6 +293,24 @@ async def test_a_look_brings_over_what_was_used_of_a_limit_that_changed(site: Si
     assert look["counters"][0]["limits"][0]["remaining"] == 20 - 8
 
 
+async def test_what_was_reset_or_given_back_stays_so_in_other_processes(site: Site) -> None:
+    text = site.rules.read_text()
+    other = AsyncGate.from_file(site.rules, store=site.gate.store, clock=site.clock)
+    for user in ("7", "8"):
+        for _ in range(10):
+            await site.gate.check({"plan": "free", "user": user})
+    site.rules.write_text(text.replace("unit: 10", "unit: 20"))
+    other.reload()
+    assert (await site.ask("POST", "/v1/rules/reload")).status_code == 200
+    reset = {"descriptors": [{"plan": "free", "user": "7"}]}
+    assert (await site.ask("POST", "/v1/counters/reset", reset)).status_code == 200
+    refund = {"descriptors": [{"plan": "free", "user": "8"}], "hits": 20}
+    assert (await site.ask("POST", "/v1/counters/refund", refund)).status_code == 200
+    for user in ("7", "8"):
+        verdict = await other.check({"plan": "free", "user": user})
+        assert verdict.decision.remaining == 19
+
+
 # Switches ----------------------------------------------------------------------------------
 
 
@@ -341,16 +393,40 @@ async def test_switches_shows_all(site: Site) -> None:
 
 async def test_there_are_at_most_so_many(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "MOST_SWITCHED", 2)
-    for path, asked in (
-        ("/v1/overrides", {"key": "user", "value": "{}", "factor": 2}),
-        ("/v1/allow", {"key": "user", "entry": "{}"}),
-        ("/v1/deny", {"key": "user", "entry": "{}"}),
+    for path, what, asked in (
+        ("/v1/overrides", "overrides", {"key": "user", "value": "{}", "factor": 2}),
+        ("/v1/allow", "entries of the allow list", {"key": "user", "entry": "{}"}),
+        ("/v1/deny", "entries of the deny list", {"key": "user", "entry": "{}"}),
     ):
         bodies = [{k: str(v).format(n) if v == "{}" else v for k, v in asked.items()}
-                  for n in range(3)]  # fmt: skip
-        statuses = [(await site.ask("PUT", path, body)).status_code for body in bodies]
-        assert statuses == [200, 200, 409]
+                  for n in range(4)]  # fmt: skip
+        bodies[1]["lasts"] = "1m"
+        answers = [await site.ask("PUT", path, body) for body in bodies[:3]]
+        assert [answer.status_code for answer in answers] == [200, 200, 409]
+        assert f"2 {what} are in force" in answers[2].json()["error"]
         assert (await site.ask("PUT", path, bodies[0])).status_code == 200  # it is there already
+        # What has run out makes room.
+        site.clock.advance(61)
+        statuses = [(await site.ask("PUT", path, body)).status_code for body in bodies[2:]]
+        assert statuses == [200, 409]
+
+
+async def test_an_override_that_its_rules_cannot_count_by_is_refused(site: Site) -> None:
+    site.gate.replace(
+        """
+        domain: api
+        descriptors:
+          - {key: user, limits: 500000/minute sliding_log}
+          - {key: ip, value: 10.*, limits: 500000/minute sliding_log}
+        """
+    )
+    wrong = {"key": "user", "value": "42", "factor": 10}
+    answer = await site.ask("PUT", "/v1/overrides", wrong)
+    assert answer.status_code == 400
+    assert "api/user, 500000/minute sliding_log times 10" in answer.json()["error"]
+    assert (await site.ask("GET", "/v1/overrides")).json() == {"overrides": []}
+    for right in ({"key": "ip", "value": "192.0.2.1", "factor": 10}, {**wrong, "factor": 2}):
+        assert (await site.ask("PUT", "/v1/overrides", right)).status_code == 200
 
 
 # Rules, and the log ------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from server.e2e.loading import (
     message,
     rls_pb2,
 )
-from server.e2e.running import PATIENCE, Penstock, ask
+from server.e2e.running import PATIENCE, Penstock, ask, reserved_port
 from stores import redis_server
 from stores.redis_server import wait_until
 
@@ -82,6 +82,49 @@ async def test_rules_reload_under_load_without_an_error(
         await load.until(100)
     assert not load.wrong
     assert not load.lost
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_change_as_soon_as_it_serves_is_not_missed(tmp_path: Path, workers: str) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES.format(limit="1000/hour"))
+    with reserved_port() as port:
+        where = f"127.0.0.1:{port}"
+        service = Penstock(file, "--workers", workers, "--http", where)
+    try:
+        wait_until(lambda: is_healthy(where), "it serves", PATIENCE)
+        file.write_text(RULES.format(limit="2000/hour"))
+        service.http = where
+        found = {"2000/hour"}
+        wait_until(
+            lambda: {told_limit(service) for _ in range(4)} == found, "the new rules", PATIENCE
+        )
+    finally:
+        service.end()
+
+
+def is_healthy(where: str) -> bool:
+    try:
+        return ask(where, "/healthcheck").status == 200
+    except OSError:
+        return False
+
+
+def test_a_worker_that_starts_again_knows_what_was_used_of_older_limits(
+    penstock_service: Start, tmp_path: Path
+) -> None:
+    service = penstock_service(RULES.format(limit="10/hour"), "--workers", "2")
+    assert [service.check({"user": "1"}).status for _ in range(11)] == [200] * 10 + [429]
+    for limit in ("20/hour", "30/hour"):
+        said = len(service.lines)
+        (tmp_path / "rules.yaml").write_text(RULES.format(limit=limit))
+        service.said("rules reloaded", said)
+    before = service.workers
+    for worker in before:
+        os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: len({*service.workers} - {*before}) == 2, "new workers", PATIENCE)
+    assert service.check({"user": "1"}).status == 429
+    assert service.check({"user": "2"}).status == 200
 
 
 # Leaving ----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 
 from penstock import AsyncGate, MemoryStore
 from penstock.integrations.identity import Trust
+from penstock.rules import pool
 from penstock.server.health import Health
 from penstock.server.service import Service
 from penstock.server.wires.http.api import http_api
@@ -41,13 +42,13 @@ class Later(MemoryStore):
 
 
 class Site:
-    def __init__(self, store: MemoryStore | None = None) -> None:
+    def __init__(self, store: MemoryStore | None = None, refunds: bool = False) -> None:
         store = MemoryStore(clock=CLOCK) if store is None else store
         gate = AsyncGate.from_rules(RULES, store=store)
         assert isinstance(gate, AsyncGate)
         self.health = Health()
         self.service = Service(gate, clock=CLOCK)
-        self.routes = http_api(self.service, self.health, Trust(["127.0.0.0/8"]))
+        self.routes = http_api(self.service, self.health, Trust(["127.0.0.0/8"]), refunds=refunds)
 
     def ask(self, path: str, body: Any = None, **headers: str) -> HttpAnswer:
         request = HttpRequest("127.0.0.1")
@@ -114,10 +115,84 @@ def test_the_domain_may_be_left_out_and_descriptors_written_in_three_ways(site: 
     assert json.loads(site.ask("/v1/check", look).body)["statuses"][0]["remaining"] == 0
     own = {"descriptors": [{"pairs": {"user": "1"}, "limit": "9/hour"}]}
     assert json.loads(site.ask("/v1/check", own).body)["statuses"][0]["remaining"] == 8
-    back = {"descriptors": [{"user": "1"}], "hits": -2}
-    assert site.ask("/v1/check", back).status == 200
-    assert site.ask("/v1/check", {"descriptors": [{"user": "1"}], "hits": 2}).status == 200
-    assert site.ask("/v1/check", {"descriptors": [{"user": "1"}]}).status == 429
+
+
+GIVING_BACK: list[tuple[str, Any]] = [
+    ("/v1/check", {"descriptors": [{"user": "1"}], "hits": -2}),
+    ("/v1/check", {"descriptors": [{"pairs": {"user": "1"}, "hits": -2}]}),
+    ("/v1/check", {"checks": [{"descriptors": [{"user": "1"}], "hits": -2}]}),
+    ("/v1/check", {"checks": [{"descriptors": [{"pairs": {"user": "1"}, "hits": -2}]}]}),
+    ("/json", {"domain": "api", "descriptors": [
+        {"entries": [{"key": "user", "value": "1"}], "hitsAddend": 2, "isNegativeHits": True}]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "back"), GIVING_BACK)
+def test_hits_are_given_back_only_where_that_is_allowed(path: str, back: Any) -> None:
+    take = {"descriptors": [{"user": "1"}], "hits": 2}
+    for store in (None, Later(clock=CLOCK)):
+        for refunds in (False, True):
+            site = Site(store, refunds)
+            site.ask("/v1/check", take)
+            answer = site.ask(path, back)
+            assert answer.status == (200 if refunds else 403)
+            assert refunds == (b"--http-refunds" not in answer.body)
+            assert site.ask("/v1/check", take).status == (200 if refunds else 429)
+
+
+def test_a_batch_with_one_refund_counts_nothing(site: Site) -> None:
+    check = {"descriptors": [{"user": "1"}]}
+    answer = site.ask("/v1/check", {"checks": [check, {**check, "hits": -1}]})
+    assert answer.status == 403
+    assert b"checks[1]: hits below 0" in answer.body
+    assert json.loads(site.ask("/v1/check", check).body)["statuses"][0]["remaining"] == 1
+
+
+def test_a_batch_is_bounded(site: Site) -> None:
+    check = {"descriptors": [{"user": "1"}]}
+    for checks, what in (
+        ([check] * 1_001, "1001 questions, and 1000 is the most"),
+        ([{"descriptors": [{"user": "1"}] * 100}] * 11, "1100 descriptors, and 1000 is the most"),
+        ([{"descriptors": [[["user", "1"]] * 10_001]}], "checks[0]: the descriptors have more"),
+    ):
+        answer = site.ask("/v1/check", {"checks": checks})
+        assert (answer.status, what in json.loads(answer.body)["error"]) == (413, True)
+    assert json.loads(site.ask("/v1/check", check).body)["statuses"][0]["remaining"] == 1
+    answer = site.ask("/v1/check", {"checks": [{"descriptors": [{"user": "2"}] * 100}] * 10})
+    assert answer.status == 200
+    assert len(json.loads(answer.body)["results"]) == 10
+
+
+def test_others_have_their_turn_during_a_batch() -> None:
+    async def main() -> tuple[int, HttpAnswer]:
+        site, turns = Site(), 0
+        request = HttpRequest("127.0.0.1")
+        request.method, request.path = "POST", "/v1/check"
+        checks = [{"descriptors": [{"user": str(n)}]} for n in range(1_000)]
+        request.body = json.dumps({"checks": checks}).encode()
+        waiting = site.routes(request)
+        assert not isinstance(waiting, HttpAnswer)
+        task = asyncio.ensure_future(waiting)
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return turns, task.result()
+
+    turns, answer = asyncio.run(main())
+    assert turns >= 20
+    assert all(each["allowed"] for each in json.loads(answer.body)["results"])
+
+
+def test_an_error_in_a_batch_is_told(monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
+    monkeypatch.setattr(pool, "MOST_BROUGHT", 2)
+    checks = [
+        {"descriptors": [{"pairs": {"user": "1"}, "limit": f"{n}/hour"}]} for n in range(1, 100)
+    ]
+    answer = site.ask("/v1/check", {"checks": checks})
+    assert answer.status == 200
+    first, *_, last = json.loads(answer.body)["results"]
+    assert first["allowed"]
+    assert (last["allowed"], "2 different limits" in last["error"]) == (False, True)
 
 
 def test_many_at_once(site: Site) -> None:

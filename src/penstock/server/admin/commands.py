@@ -32,9 +32,9 @@ from typing import Any
 from penstock.clock import WALL
 from penstock.errors import PenstockError, RulesError, StoreError, UnsupportedLimit
 from penstock.gate import Gate
-from penstock.rules.compiled import all_rules, limits_of, rules_about
 from penstock.rules.model import ENFORCE
 from penstock.rules.switches import Switches
+from penstock.rules.walk import all_rules, limits_of
 from penstock.server import logs
 from penstock.server.admin import counters, dumps
 
@@ -56,7 +56,7 @@ async def apply_command(gate: Gate, command: Command) -> Answer:
         problems = [str(problem) for problem in error.problems]
         return _not_done(422, str(error), problems=problems)
     except UnsupportedLimit as error:
-        return _not_done(422, str(error))
+        return _not_done(400, str(error))
     except StoreError as error:
         return _not_done(503, str(error))
     except (PenstockError, ValueError, TypeError, KeyError) as error:
@@ -84,6 +84,7 @@ def switch(switches: Switches, command: Command) -> None:
             factor=command.get("factor"),
             limit=command.get("limit"),
             lasts=command.get("lasts"),
+            held=command.get("held", False),
         )
     elif do == "clear_override":
         switches.clear_override(command["key"], command["value"])
@@ -111,7 +112,7 @@ def commands_of(gate: Gate) -> list[Command]:
         limit = None if one.limit is None else str(one.limit)
         made.append(
             {"do": "override", "key": key, "value": value, "factor": one.factor, "limit": limit,
-             "lasts": _lasts(one.until, now)}
+             "lasts": _lasts(one.until, now), "held": True}
         )  # fmt: skip
     for which in ("allow", "deny"):
         for key, entries in getattr(state, which).items():
@@ -147,21 +148,7 @@ def _knows(gate: Gate, command: Command) -> bool:
 
 
 def _switch(gate: Gate, command: Command) -> None:
-    if command["do"] == "override":
-        _check_override(gate, command)
     switch(gate.switches, command)
-
-
-def _check_override(gate: Gate, command: Command) -> None:
-    """That the store can count by it: else every request that it is for would be an error."""
-    tried = Switches(WALL)
-    switch(tried, command)
-    for override in tried.state().overrides.values():
-        for domain in gate.rules.domains.values():
-            for rule in rules_about(domain, command["key"]):
-                for _, limits in limits_of(rule):
-                    for each in limits:
-                        gate.store.counters(override.apply(each.limit))
 
 
 def _set_level(gate: Gate, command: Command) -> None:

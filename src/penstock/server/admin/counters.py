@@ -13,17 +13,20 @@ from typing import Any
 from penstock.errors import InvalidKey
 from penstock.gate import Gate
 from penstock.rules.check import only_domain
+from penstock.rules.heritage import in_proportion, sources
 from penstock.rules.verdict import Descriptor, Pair, Status, Verdict
 from penstock.stores.base import Counters, check_cost
 
 # Counters, the limit's name, and whether an override stands in its place.
 Kept = tuple[Counters, str, bool]
+# Where limits were counted that stood in the place of one before, and its own counters.
+Older = tuple[Counters, Counters]
 
 
 class Seat:
     """Where one descriptor is counted: a key, and the counters of its limits."""
 
-    __slots__ = ("cost", "kept", "key", "pairs", "status")
+    __slots__ = ("cost", "kept", "key", "older", "pairs", "status")
 
     def __init__(self, gate: Gate, domain: str, status: Status, only: str | None) -> None:
         self.pairs = status.pairs
@@ -31,6 +34,7 @@ class Seat:
         self.key = ""
         self.cost = 1
         self.kept: list[Kept] = []
+        self.older: list[Older] = []
         compiled = gate.compiled
         match = compiled.matchers[domain].match(self.pairs)
         if match is None:
@@ -38,15 +42,18 @@ class Seat:
         self.key, self.cost = match.key, match.rule.cost
         overrides = gate.switches.state().overrides
         own = next((overrides[pair] for pair in self.pairs if pair in overrides), None)
-        for counted in compiled.counted(match, self.pairs, gate._clock.now()):
+        now = gate._clock.now()
+        for counted in compiled.counted(match, self.pairs, now):
             if only not in (None, counted.name, str(counted.limit)):
                 continue
-            counters = counted.counters
-            if own is not None:
-                counters = gate.store.counters(own.apply(counted.limit))
+            counters, inherited = gate.counters_of(counted, own)
             if any(counters is other for other, _, _ in self.kept):
                 continue  # one limit of an override in the place of several
-            self.kept.append((counters, counted.name, own is not None))
+            self.kept.append((counters, counted.name, counters is not counted.counters))
+            if inherited is not None:
+                heritage, override = inherited
+                for old in sources(heritage.ancestors, override, gate.store):
+                    self.older.append((old, counters))
 
     async def told(self) -> dict[str, Any]:
         limits = []
@@ -86,6 +93,8 @@ async def reset(gate: Gate, command: dict[str, Any]) -> dict[str, Any]:
     for seat in seats:
         for counters, _, _ in seat.kept:
             await counters.submit("reset", seat.key)
+        for old, _ in seat.older:  # another process would take over from them
+            await old.submit("reset", seat.key)
     return {"before": before, "after": [await seat.told() for seat in seats]}
 
 
@@ -97,6 +106,10 @@ async def refund(gate: Gate, command: dict[str, Any]) -> dict[str, Any]:
     for seat in seats:
         for counters, _, _ in seat.kept:
             await counters.submit("refund", seat.key, hits * seat.cost)
+        for old, counters in seat.older:
+            part = in_proportion(hits * seat.cost, counters.limit, old.limit)
+            if part:
+                await old.submit("refund", seat.key, part)
     return {"before": before, "after": [await seat.told() for seat in seats]}
 
 

@@ -9,9 +9,10 @@ from penstock.clock import SECOND
 from penstock.durations import DAY, HOUR, MINUTE, MONTH, WEEK, YEAR
 from penstock.gate import Gate
 from penstock.limit import Limit
-from penstock.rules.compiled import rules_of
-from penstock.rules.model import Period, Rule, RuleLimit
-from penstock.rules.switches import _EVER
+from penstock.rules.model import ENFORCE, OFF, SHADOW, Period, Rule, RuleLimit
+from penstock.rules.overrides import touched_by
+from penstock.rules.switches import _EVER, State
+from penstock.rules.walk import limits_of, rules_of
 
 EVER = _EVER
 _UNITS = {
@@ -22,9 +23,10 @@ _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def rules(gate: Gate) -> dict[str, Any]:
-    """All rules, as they stand in their files."""
+    """All rules, as they stand in their files, and how each is in force."""
     found = gate.rules
-    modes = gate.switches.state().modes
+    state = gate.switches.state()
+    touched = touched_by(found, state.overrides) if state.overrides else {}
     domains = []
     for name, domain in found.domains.items():
         # Those of another file or place in it come where they stand there.
@@ -33,18 +35,22 @@ def rules(gate: Gate) -> dict[str, Any]:
             which: {key: list(values.entries) for key, values in getattr(domain, which).items()}
             for which in ("allow", "deny")
         }
-        domains.append({"domain": name, "rules": [_rule(rule, modes) for rule in ordered], **lists})
+        told = [_rule(rule, state, touched.get(rule.id, 0)) for rule in ordered]
+        domains.append({"domain": name, "rules": told, **lists})
     return {"files": list(found.files), "domains": domains}
 
 
-def _rule(rule: Rule, modes: Mapping[str, str]) -> dict[str, Any]:
+def _rule(rule: Rule, state: State, overrides: int) -> dict[str, Any]:
+    modes = state.modes
     told: dict[str, Any] = {
         "id": rule.id,
         "place": str(rule.place),
         "limits": _limits(rule.limits, modes),
         "shadow": rule.shadow,
         "switched": modes.get(rule.id),
-        "line": line_of(rule),
+        "mode": mode_of(rule, state),
+        "overrides": overrides,
+        "line": line_of(rule, state, overrides),
     }
     for name in ("unlimited", "closed", "quota"):
         if getattr(rule, name):
@@ -83,10 +89,19 @@ def _period(period: Period, modes: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def line_of(rule: Rule) -> str:
+def mode_of(rule: Rule, state: State) -> str:
+    """How a rule is in force: what its file and all switches come to."""
+    own = state.modes.get(rule.id, ENFORCE)
+    if OFF in (state.mode, own):
+        return OFF
+    return SHADOW if rule.shadow or SHADOW in (state.mode, own) else ENFORCE
+
+
+def line_of(rule: Rule, state: State, overrides: int = 0) -> str:
     """``api/user: unit=MINUTE requests_per_unit=100, shadow_mode: false``, as Envoy's has it.
 
-    What its words cannot say stands as a limit string: ``limits=10/second burst 20``.
+    What its words cannot say stands as a limit string: ``limits=10/second burst 20``. Behind
+    it stands what is switched: ``switched: off``, limits of it, and how many overrides touch it.
     """
     if rule.unlimited:
         what = "unlimited"
@@ -97,7 +112,9 @@ def line_of(rule: Rule) -> str:
         what = f"unit={_UNITS[limit.period_ns]} requests_per_unit={limit.amount}"
     else:
         what = "limits=" + " & ".join(str(each.limit) for each in rule.limits)
-    more = [
+    mode = mode_of(rule, state)
+    more = [f"shadow_mode: {str(mode == SHADOW).lower()}"]
+    more += [
         f"{word}: true"
         for word, held in (
             ("quota_mode", rule.quota),
@@ -107,7 +124,16 @@ def line_of(rule: Rule) -> str:
         )
         if held
     ]
-    return ", ".join([f"{rule.id}: {what}", f"shadow_mode: {str(rule.shadow).lower()}", *more])
+    if mode == OFF:
+        more.append("switched: off")
+    names = dict.fromkeys(each.name for _, limits in limits_of(rule) for each in limits)
+    for name in names:
+        switched = state.modes.get(name, ENFORCE)
+        if switched != ENFORCE:
+            more.append(f"{name}: {switched}")
+    if overrides:
+        more.append(f"overrides: {overrides}")
+    return ", ".join([f"{rule.id}: {what}", *more])
 
 
 def _plain(limit: Limit) -> bool:

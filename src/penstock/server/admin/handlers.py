@@ -30,6 +30,12 @@ Asked = dict[str, Any]
 # Overrides, entries of each list, and rules that are switched: a change copies them all.
 MOST_SWITCHED = 10_000
 MOST_TOP = 1_000
+_WHAT_GROWS = {
+    "modes": "switches of rules",
+    "overrides": "overrides",
+    "allow": "entries of the allow list",
+    "deny": "entries of the deny list",
+}
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -229,7 +235,12 @@ class Handlers:
         now = await self._ask({"do": "switches"})
         before = find(now)
         if grows is not None and before is None and len(now[grows]) >= MOST_SWITCHED:
-            raise Refused(409, f"there are {MOST_SWITCHED} already: take some back")
+            what = _WHAT_GROWS[grows]
+            raise Refused(
+                409,
+                f"{len(now[grows])} {what} are in force, and {MOST_SWITCHED} is the most: take"
+                " some back, or let them run out",
+            )
         workers = await self._apply(command)
         return Change(before, find(await self._ask({"do": "switches"})), {"workers": workers})
 

@@ -70,7 +70,7 @@ _RULE_LIMIT = an_object({"name": TEXT, "limit": LIMIT_TEXT, "switched": or_null(
 _LIMITS = a_list(_RULE_LIMIT)
 _RULE = an_object(
     {"id": TEXT, "place": TEXT, "limits": _LIMITS, "shadow": FLAG, "switched": or_null(MODE),
-     "line": TEXT},
+     "mode": MODE, "overrides": WHOLE, "line": TEXT},
     {
         "unlimited": FLAG, "closed": FLAG, "quota": FLAG, "name": TEXT, "cost": WHOLE,
         "replaces": a_list(TEXT),

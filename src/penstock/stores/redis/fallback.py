@@ -112,6 +112,14 @@ class Fallback:
             found = self._shares[limit] = self.local.counters(scaled(limit, share))
         return found
 
+    def release(self, limit: Limit) -> bool:
+        """Let go of this process's part of a limit, if nothing in it matters any more."""
+        found = self._shares.get(limit)
+        if found is None or self.local.release(found.limit):
+            self._shares.pop(limit, None)
+            return True
+        return False
+
 
 def scaled(limit: Limit, share: float) -> Limit:
     """The part of a limit that is one process's.

@@ -123,6 +123,9 @@ class RedisStore(Store):
             self.fallback.counters(limit)  # if that does not work, it is an error now
         return RedisCounters(limit, self, self.prefix, self._tag)
 
+    def release(self, limit: Limit) -> bool:
+        return self.fallback.release(limit) and self.forget(limit)
+
     def ask(self, tickets: Sequence[ThreadTicket], seat: Seat) -> list[Any]:
         """Send, and block until each has its answer."""
         self._engines.for_threads().ask(tickets, seat)

@@ -25,11 +25,11 @@ GET  /openapi.json  all of this, for programs
 """
 
 
-def http_api(service: Service, health: Health, trust: Trust) -> Routes:
-    """All that port 8080 answers."""
+def http_api(service: Service, health: Health, trust: Trust, *, refunds: bool = False) -> Routes:
+    """All that port 8080 answers. With ``refunds``, whoever asks may give hits back."""
 
     def json_api(request: HttpRequest) -> HttpAnswer | Awaitable[HttpAnswer]:
-        found = rls_json.respond(service, request.body)
+        found = rls_json.respond(service, request.body, refunds=refunds)
         return _as_answer(found) if isinstance(found, tuple) else _later(found)
 
     def healthcheck(request: HttpRequest) -> HttpAnswer:
@@ -39,7 +39,7 @@ def http_api(service: Service, health: Health, trust: Trust) -> Routes:
     return Routes(
         {
             "/": {"GET": lambda request: as_text(INDEX)},
-            "/v1/check": {"POST": CheckApi(service)},
+            "/v1/check": {"POST": CheckApi(service, refunds=refunds)},
             "/json": {"POST": json_api},
             "/v1/auth": {"*": AuthApi(service, service.gate, trust)},
             "/healthcheck": {"GET": healthcheck},

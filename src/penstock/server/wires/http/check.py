@@ -11,8 +11,9 @@ A descriptor is an object of texts, in order; or a list of pairs, where a key co
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,31 +23,36 @@ from penstock.errors import PenstockError
 from penstock.integrations.http import fields, retry_after
 from penstock.limit import Limit
 from penstock.numbers import reset_of
-from penstock.rules.verdict import LIMIT, Descriptor, Status, Verdict, check_hits
+from penstock.rules.verdict import LIMIT, Descriptor, Status, Verdict
 from penstock.server.failed import for_client, is_ours
+from penstock.server.rls_json import NO_REFUNDS
 from penstock.server.service import One, Service
 from penstock.server.wires.http.messages import HttpAnswer, HttpRequest, as_error
+from penstock.server.wires.http.questions import (
+    BadCheck,
+    NoRefunds,
+    Question,
+    TooLarge,
+    question,
+)
 
-# In one request: each is a decision or more.
-MOST_CHECKS = 1_000
-MOST_DESCRIPTORS = 100
+# In all checks of one request together: each is a decision or more.
+MOST_IN_ALL = 1_000
+# So many descriptors are decided on before others have their turn.
+PART = 50
 # Questions that are known by their bytes: some 3 kB each.
 MOST_KNOWN, LONGEST_KNOWN = 4_096, 512
 # Places for the hashes of those that came once; a power of two.
 SEEN = 16_384
-_KNOWN = frozenset({"domain", "descriptors", "hits"})
 _text = json.encoder.encode_basestring_ascii
 
 
-class BadCheck(PenstockError):
-    """A question that cannot be read; says where."""
-
-
 class CheckApi:
-    """The handler."""
+    """The handler. With ``refunds``, whoever asks may give hits back."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, *, refunds: bool = False) -> None:
         self._service = service
+        self._refunds = refunds
         self._known: dict[bytes, Known] = {}
         self._seen = [0] * SEEN
 
@@ -67,13 +73,20 @@ class CheckApi:
         try:
             if isinstance(asked, dict) and "checks" in asked:
                 return self._many(asked)
-            domain, descriptors, hits = question(asked, "")
+            domain, descriptors, hits = self._question(asked, "")
             if len(descriptors) == 1 == hits:
                 self._keep(request.body, domain, descriptors[0])
             found = self._service.check(domain, descriptors, hits)
         except PenstockError as error:
             return error_of(error)
         return self._one(found) if isinstance(found, Verdict) else self._later(found)
+
+    def _question(self, asked: Any, where: str) -> Question:
+        found = question(asked, where)
+        _, descriptors, hits = found
+        if not self._refunds and (hits < 0 or any((d.hits or 0) < 0 for d in descriptors)):
+            raise NoRefunds(f"{where}hits below 0 {NO_REFUNDS}")
+        return found
 
     def _keep(self, body: bytes, domain: str | None, descriptor: Descriptor) -> None:
         """Who asks twice often asks again, with the same bytes: these need not be read then."""
@@ -109,22 +122,59 @@ class CheckApi:
 
     def _many(self, asked: dict[str, Any]) -> HttpAnswer | Awaitable[HttpAnswer]:
         checks = asked["checks"]
-        if not isinstance(checks, list) or not 1 <= len(checks) <= MOST_CHECKS:
-            raise BadCheck(f"checks is a list of 1 to {MOST_CHECKS} questions")
+        if not isinstance(checks, list) or not checks:
+            raise BadCheck(f"checks is a list of 1 to {MOST_IN_ALL} questions")
+        if len(checks) > MOST_IN_ALL:
+            raise TooLarge(f"checks has {len(checks)} questions, and {MOST_IN_ALL} is the most")
+        count = sum([_size(each) for each in checks])
+        if count > MOST_IN_ALL:
+            raise TooLarge(
+                f"all checks together have {count} descriptors, and {MOST_IN_ALL} is the most"
+            )
         # All are read before the first is asked: a wrong one counts nothing.
-        questions = [question(each, f"checks[{at}]: ") for at, each in enumerate(checks)]
-        found = self._service.check_each(questions)
-        return self._results(found) if isinstance(found, list) else self._many_later(found)
+        questions = [self._question(each, f"checks[{at}]: ") for at, each in enumerate(checks)]
+        if self._service.gate.store.waits or count > PART:
+            return self._in_parts(questions)
+        return _results(self._written(self._service.check_each(questions)))
 
-    async def _many_later(self, waiting: Awaitable[list[Verdict | PenstockError]]) -> HttpAnswer:
-        return self._results(await waiting)
+    async def _in_parts(self, questions: list[Question]) -> HttpAnswer:
+        """A part at a time, so that others have their turn in between.
 
-    def _results(self, found: list[Verdict | PenstockError]) -> HttpAnswer:
+        A store that waits is asked all at once: others have their turn while it does.
+        """
+        if self._service.gate.store.waits:
+            found: Any = self._service.check_each(questions)
+            return _results(self._written(await found))
+        results: list[str] = []
+        for part in _parts(questions):
+            results += self._written(self._service.check_each(part))
+            await asyncio.sleep(0)
+        return _results(results)
+
+    def _written(self, found: Any) -> list[str]:
         now = self._service.now()
-        results = [
+        return [
             written(each, now) if isinstance(each, Verdict) else _failed(each) for each in found
         ]
-        return HttpAnswer(200, f'{{"results":[{",".join(results)}]}}'.encode())
+
+
+def _size(asked: Any) -> int:
+    """Descriptors of one check; what is none is told when it is read."""
+    listed = asked.get("descriptors") if isinstance(asked, dict) else None
+    return len(listed) if isinstance(listed, list) else 0
+
+
+def _parts(questions: Sequence[Question]) -> Iterator[list[Question]]:
+    part: list[Question] = []
+    count = 0
+    for each in questions:
+        part.append(each)
+        count += len(each[1])
+        if count >= PART:
+            yield part
+            part, count = [], 0
+    if part:
+        yield part
 
 
 class Known:
@@ -159,6 +209,10 @@ class Known:
         return HttpAnswer(429, body.encode(), headers)
 
 
+def _results(written_ones: list[str]) -> HttpAnswer:
+    return HttpAnswer(200, f'{{"results":[{",".join(written_ones)}]}}'.encode())
+
+
 def _failed(error: PenstockError) -> str:
     """One of several that could not be decided. Who looks only at ``allowed`` does not pass."""
     told = _text(for_client(error))
@@ -167,52 +221,7 @@ def _failed(error: PenstockError) -> str:
 
 def error_of(error: PenstockError) -> HttpAnswer:
     """The answer to a question that was not decided."""
-    return as_error(503 if is_ours(error) else 400, for_client(error))
-
-
-def question(asked: Any, where: str) -> tuple[str | None, list[Descriptor], int]:
-    """The domain, the descriptors and the hits of one question."""
-    if not isinstance(asked, dict):
-        raise BadCheck(f"{where}a check is an object with descriptors")
-    if not asked.keys() <= _KNOWN:
-        unknown = asked.keys() - _KNOWN
-        raise BadCheck(f"{where}unknown: {', '.join(sorted(unknown))}")
-    domain = asked.get("domain")
-    if domain is not None and (not isinstance(domain, str) or not domain):
-        raise BadCheck(f"{where}domain is a non-empty text")
-    listed = asked.get("descriptors")
-    if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_DESCRIPTORS:
-        raise BadCheck(f"{where}descriptors is a list of 1 to {MOST_DESCRIPTORS} descriptors")
-    descriptors = []
-    for at, each in enumerate(listed):
-        try:
-            descriptors.append(descriptor_of(each))
-        except PenstockError as error:
-            raise BadCheck(f"{where}descriptors[{at}]: {error}") from None
-    try:
-        return domain, descriptors, check_hits(asked.get("hits", 1))
-    except PenstockError as error:
-        raise BadCheck(f"{where}{error}") from None
-
-
-def descriptor_of(asked: Any) -> Descriptor:
-    if isinstance(asked, dict) and isinstance(asked.get("pairs"), (dict, list)):
-        unknown = asked.keys() - {"pairs", "limit", "hits"}
-        if unknown:
-            raise BadCheck(f"unknown: {', '.join(sorted(unknown))}")
-        limit = asked.get("limit")
-        if limit is not None and not isinstance(limit, str):
-            raise BadCheck("limit is a text such as '100/minute'")
-        return Descriptor.of(_pairs(asked["pairs"]), limit, asked.get("hits"))
-    return Descriptor.of(_pairs(asked))
-
-
-def _pairs(asked: Any) -> Any:
-    if isinstance(asked, list):
-        return [tuple(pair) if isinstance(pair, list) else pair for pair in asked]
-    if not isinstance(asked, dict):
-        raise BadCheck("a descriptor is an object of texts, or a list of pairs")
-    return asked
+    return as_error(503 if is_ours(error) else getattr(error, "status", 400), for_client(error))
 
 
 def written(verdict: Verdict, now: float) -> str:

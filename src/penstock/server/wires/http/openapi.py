@@ -41,7 +41,7 @@ SCHEMAS: dict[str, Any] = {
                     },
                     "hits": {
                         "type": "integer",
-                        "description": "0 looks, below zero gives back",
+                        "description": "0 looks, below zero gives back (--http-refunds)",
                     },
                 },
             },
@@ -163,6 +163,14 @@ DOCUMENT: dict[str, Any] = {
                     },
                     "429": {"description": "Refused", "content": _json("Verdict")},
                     "400": ERROR,
+                    "403": {
+                        "description": "Hits below 0, without --http-refunds",
+                        "content": _json("Error"),
+                    },
+                    "413": {
+                        "description": "More than 1000 checks, or descriptors in all of them",
+                        "content": _json("Error"),
+                    },
                 },
             }
         },
@@ -197,6 +205,7 @@ DOCUMENT: dict[str, Any] = {
                     "200": {"description": "OK", "content": ANY},
                     "429": {"description": "OVER_LIMIT", "content": ANY},
                     "400": {"description": "An error, as text"},
+                    "403": {"description": "isNegativeHits, without --http-refunds"},
                     "500": {"description": "An error, as text"},
                 },
             }
