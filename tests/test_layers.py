@@ -26,7 +26,7 @@ ORDER = [
     {"algorithms"},
     {"stores"},
     {"flows"},
-    {"line", "flow", "drivers", "guard", "request", "reservation"},
+    {"line", "flow", "drivers", "guard", "request", "reservation", "undecided"},
     {"limiter"},
     {"async_limiter"},
     {"breaker"},

@@ -87,7 +87,8 @@ class AsyncLimiter:
         self, key: str, limit: Limit | str | None = None, cost: int = 1
     ) -> AsyncReservation:
         """``async with limiter.reserve(key, cost=n) as r: await r.settle(used)``."""
-        return AsyncReservation(self._limiter.counters(limit), key, cost)
+        limiter = self._limiter
+        return AsyncReservation(limiter.store, limiter.counters(limit), key, cost)
 
     def slot(
         self,

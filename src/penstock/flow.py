@@ -128,5 +128,18 @@ def _wait_paced(line: Line, counters: Counters, key: str, cost: int, timeout: in
         line.leave(ticket)
 
 
+def give_back(counters: Counters, key: str, cost: int, decision: Decision) -> Flow:
+    """What was taken, as it came to nothing. A paced place before somebody else's is kept.
+
+    To move those behind it up, it would have to be known before they were told their time.
+    """
+    if counters.limit.algorithm == "leaky_bucket":
+        seen: Decision = yield Ask(counters, "peek", (key, cost))
+        if seen._mark > decision._mark + decision._unit * cost:
+            return decision
+    yield Ask(counters, "refund", (key, cost, decision._mark))
+    return decision
+
+
 def _left(deadline: int | None, counters: Counters) -> int | None:
     return None if deadline is None else max(0, deadline - counters.now())

@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock import flows
 from penstock.clock import WALL, Clock
+from penstock.decision import Decision
 from penstock.errors import LimitError, RulesError, StoreError, UnsupportedLimit
 from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
 from penstock.limit import Limit
@@ -116,20 +117,41 @@ class Gate:
         quick = self._quick(descriptors, domain) if hits == 1 else None
         if quick is not None:
             items, told = quick
-            try:
-                if len(items) == 1:
-                    counters, key, cost = items[0]
-                    return quick_verdict(told, (counters.hit(key, cost),))
-                return quick_verdict(told, self.store.hit_each(items) if items else ())
-            except StoreError as error:
-                error.policies = policies_of(Work([items]))
-                raise
-        flow, taken = self.begin(descriptors, domain, hits), Taken()
+            return quick_verdict(told, self._hit(items))
+        taken = Taken()
         try:
-            return flows.run(flow, lambda work: do_work(self.store, work, taken))
+            return self._finish(self.begin(descriptors, domain, hits), taken)
         except BaseException:
             taken.give_back()
             raise
+
+    def check_into(
+        self, taken: Taken, descriptors: Sequence[Asked], domain: str | None, hits: int
+    ) -> Verdict:
+        """`check` for who may give it back: what it takes is noted in ``taken``.
+
+        If it is interrupted or fails, the caller gives that back.
+        """
+        quick = self._quick(descriptors, domain) if hits == 1 else None
+        if quick is not None:
+            items, told = quick
+            decisions = self._hit(items)
+            taken.group(items, decisions)
+            return quick_verdict(told, decisions)
+        return self._finish(self.begin(descriptors, domain, hits), taken)
+
+    def _hit(self, items: list[Item]) -> Sequence[Decision]:
+        try:
+            if len(items) == 1:
+                counters, key, cost = items[0]
+                return (counters.hit(key, cost),)
+            return self.store.hit_each(items) if items else ()
+        except StoreError as error:
+            error.policies = policies_of(Work([items]))
+            raise
+
+    def _finish(self, flow: Flow, taken: Taken) -> Verdict:
+        return flows.run(flow, lambda work: do_work(self.store, work, taken))
 
     def _quick(
         self, descriptors: Sequence[Asked], domain: str | None
@@ -291,13 +313,12 @@ class AsyncGate(Gate):
             taken.give_back_async()
             raise
 
-    async def check_into(
+    async def check_into(  # type: ignore[override]  # the same, awaited
         self, taken: Taken, descriptors: Sequence[Asked], domain: str | None, hits: int
     ) -> Verdict:
-        """`check` for who makes several: what it takes is noted in ``taken``.
-
-        If it is cancelled or fails, the caller gives that back.
-        """
+        """See `Gate.check_into`. If it is cancelled or fails, the caller gives back."""
+        if not self.store.waits:
+            return Gate.check_into(self, taken, descriptors, domain, hits)
         quick = self._quick(descriptors, domain) if hits == 1 else None
         if quick is not None:
             items, told = quick

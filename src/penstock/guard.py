@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 from penstock.decision import Decision
 from penstock.drivers import drive, drive_async
-from penstock.errors import InvalidKey, LimitExceeded
+from penstock.errors import InvalidKey, LimitExceeded, StoreError
 from penstock.flow import Flow
 
 F = TypeVar("F", bound=Callable[..., Any])
 Key = str | Callable[..., Any]
 # Begins a wait for a key; each limiter knows by which limit, at what cost, how long.
 Begin = Callable[[str], Flow]
+# Gives back what a decision took from a key.
+GiveBack = Callable[[str, Decision], Flow]
 
 
 class Slot:
@@ -63,37 +67,119 @@ def _entered(key: str, decision: Decision) -> Decision:
     return decision
 
 
-def guarding(key: Key | None, begin: Begin, begin_async: Begin) -> Callable[[F], F]:
+def guarding(
+    key: Key | None, begin: Begin, begin_async: Begin, give_back: GiveBack
+) -> Callable[[F], F]:
     """A decorator that puts functions behind a slot, sync or async as they are themselves."""
 
     def decorate(function: F) -> F:
-        return cast(F, _guarded(function, key, begin, begin_async))
+        made = _guarded_async if inspect.iscoroutinefunction(function) else _guarded
+        started = begin_async if made is _guarded_async else begin
+        return cast(F, made(function, key, started, give_back))
 
     return decorate
 
 
+class _Stack:
+    """One call of a function with several guards: all let it pass, or none takes anything."""
+
+    __slots__ = ("function", "ran", "refusal")
+
+    def __init__(self, function: object) -> None:
+        self.function = function
+        self.ran = False
+        self.refusal: LimitExceeded | None = None
+
+    def gave_up(self, error: LimitExceeded) -> bool:
+        """Whether this is a guard's refusal, and the function has not run."""
+        return error is self.refusal and not self.ran
+
+
+# The stack that this call belongs to. A function that runs, and is called again by itself,
+# begins another.
+_stack: ContextVar[_Stack | None] = ContextVar("penstock_stack", default=None)
+# On what a guard returns: the function that it guards in the end. `functools.wraps` carries it
+# on, so that a guard sees another below it through decorators of other people.
+_GUARDS = "__penstock_guards__"
+
+
+def _stack_of(function: object) -> _Stack:
+    """The stack of the guards around us, or the beginning of one."""
+    found = _stack.get()
+    return found if _is_open(found, function) else _Stack(function)
+
+
+def _is_open(stack: _Stack | None, function: object) -> TypeGuard[_Stack]:
+    return stack is not None and stack.function is function and not stack.ran
+
+
 def _guarded(
-    function: Callable[..., Any], key: Key | None, begin: Begin, begin_async: Begin
+    function: Callable[..., Any], key: Key | None, begin: Begin, give_back: GiveBack
 ) -> Callable[..., Any]:
-    is_async = inspect.iscoroutinefunction(function)
-    name = checked_key(key, function, is_async)
-    if is_async:
-
-        @functools.wraps(function)
-        async def guarded_async(*args: Any, **kwargs: Any) -> Any:
-            found = name(*args, **kwargs) if callable(name) else name
-            if inspect.isawaitable(found):
-                found = await found
-            async with AsyncSlot(begin_async, found):
-                return await function(*args, **kwargs)
-
-        return guarded_async
+    name = checked_key(key, function, False)
+    innermost = not hasattr(function, _GUARDS)
+    guards = getattr(function, _GUARDS, function)
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        with Slot(begin, name(*args, **kwargs) if callable(name) else name):
+        found = name(*args, **kwargs) if callable(name) else name
+        stack = _stack_of(guards)
+        try:
+            decision = _entered(found, drive(begin(found)))
+        except LimitExceeded as error:
+            stack.refusal = error
+            raise
+        if innermost:
+            stack.ran = True
             return function(*args, **kwargs)
+        token = _stack.set(stack)
+        try:
+            return function(*args, **kwargs)
+        except LimitExceeded as error:
+            if stack.gave_up(error):
+                with contextlib.suppress(StoreError):
+                    drive(give_back(found, decision))
+            raise
+        finally:
+            _stack.reset(token)
 
+    setattr(guarded, _GUARDS, guards)
+    return guarded
+
+
+def _guarded_async(
+    function: Callable[..., Any], key: Key | None, begin: Begin, give_back: GiveBack
+) -> Callable[..., Any]:
+    name = checked_key(key, function, True)
+    innermost = not hasattr(function, _GUARDS)
+    guards = getattr(function, _GUARDS, function)
+
+    @functools.wraps(function)
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        found = name(*args, **kwargs) if callable(name) else name
+        if inspect.isawaitable(found):
+            found = await found
+        stack = _stack_of(guards)
+        try:
+            decision = _entered(found, await drive_async(begin(found)))
+        except LimitExceeded as error:
+            stack.refusal = error
+            raise
+        if innermost:
+            stack.ran = True
+            return await function(*args, **kwargs)
+        token = _stack.set(stack)
+        try:
+            return await function(*args, **kwargs)
+        except LimitExceeded as error:
+            if stack.gave_up(error):
+                with contextlib.suppress(StoreError):
+                    await drive_async(give_back(found, decision))
+            raise
+        finally:
+            _stack.reset(token)
+
+    setattr(guarded, _GUARDS, guards)
     return guarded
 
 

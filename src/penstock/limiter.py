@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.decision import Decision
 from penstock.drivers import drive
 from penstock.errors import LimitError
-from penstock.flow import Flow, wait
+from penstock.flow import Flow, give_back, wait
 from penstock.guard import Key, Slot, guarding
 from penstock.limit import Limit, as_limit
 from penstock.line import Line, TaskTicket, ThreadTicket
@@ -110,7 +110,7 @@ class Limiter:
 
     def reserve(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Reservation:
         """Take ``cost`` now and settle for what was really used later."""
-        return Reservation(self.counters(limit), key, cost)
+        return Reservation(self.store, self.counters(limit), key, cost)
 
     def slot(
         self,
@@ -133,16 +133,18 @@ class Limiter:
 
         ``key`` is a string, or a function that makes one of the call's arguments;
         by default all calls of the function share one. ``timeout`` lets a call
-        wait for its turn: seconds, or None for as long as it takes.
+        wait for its turn: seconds, or None for as long as it takes. Of several guards
+        on one function all let a call pass, or none takes anything.
         """
         # What is wrong is an error here, not in the first call.
-        self.counters(limit)
+        counters = self.counters(limit)
         check_cost(cost)
         timeout_ns(timeout)
         return guarding(
             key,
             lambda key: self.begin(self.threads, key, limit, cost, timeout),
             lambda key: self.begin(self.tasks, key, limit, cost, timeout),
+            lambda key, decision: give_back(counters, key, cost, decision),
         )
 
     def begin(

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import contextlib
+from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any
 
 from penstock.decision import Decision
 from penstock.drivers import ask, ask_async
-from penstock.errors import InvalidCost, LimitExceeded, PenstockError
+from penstock.errors import InvalidCost, LimitExceeded, PenstockError, StoreError
 from penstock.flow import Ask
-from penstock.stores.base import Counters
+from penstock.stores.base import Counters, Store, check_cost, check_key
+from penstock.undecided import Flow, Single, Undecided, finish, finish_async, has_lockout, take
 
 
 class _Bill:
     """What was reserved and whether it has been settled: all but the waiting."""
 
-    def __init__(self, counters: Counters, key: str, cost: int) -> None:
-        self.key = key
-        self.cost = cost
+    def __init__(self, store: Store, counters: Counters, key: str, cost: int) -> None:
+        self.key = check_key(key)
+        self.cost = check_cost(cost)
+        self._store = store
         self._counters = counters
         self._decision: Decision | None = None
         self._settled = False
+        self._undecided: Sequence[Single] = ()
 
     @property
     def decision(self) -> Decision:
@@ -37,8 +41,18 @@ class _Bill:
     def __bool__(self) -> bool:
         return self.decision.allowed
 
-    def _asked(self) -> Ask:
+    def _asked(self) -> Ask | None:
+        """None where a refusal might start a lockout: then it is to be `_taken`."""
+        if has_lockout(self._counters):
+            return None
         return Ask(self._counters, "hit", (self.key, self.cost))
+
+    def _taken(self) -> Flow:
+        return take(self._store, [(self._counters, self.key, self.cost)])
+
+    def _note(self, found: Undecided) -> Decision:
+        self._undecided = found.settle
+        return found.decisions[0]
 
     def _due(self, actual: int) -> Ask | None:
         """What to ask of the store so that ``actual`` units are booked in the end."""
@@ -60,6 +74,11 @@ class _Bill:
         self._settled = True
         return due
 
+    def _decided(self) -> Sequence[Single]:
+        """Once: what was undecided until now."""
+        steps, self._undecided = self._undecided, ()
+        return steps
+
     def _due_on_exit(self, error: BaseException | None) -> Ask | None:
         """An exception gives everything back; otherwise what was reserved stays taken."""
         return self._due(self.cost if error is None else 0)
@@ -73,9 +92,10 @@ class Reservation(_Bill):
     keeps what was reserved.
     """
 
-    def __init__(self, counters: Counters, key: str, cost: int) -> None:
-        super().__init__(counters, key, cost)
-        self._decision = ask(self._asked())
+    def __init__(self, store: Store, counters: Counters, key: str, cost: int) -> None:
+        super().__init__(store, counters, key, cost)
+        asked = self._asked()
+        self._decision = self._note(finish(self._taken())) if asked is None else ask(asked)
 
     def settle(self, actual: int) -> None:
         """Give back what was reserved and not used, or charge what was used beyond it.
@@ -90,6 +110,9 @@ class Reservation(_Bill):
         except Exception:
             self._settled = False
             raise
+        with contextlib.suppress(StoreError):  # it runs out by itself
+            for step in self._decided():
+                step.ask()
 
     def cancel(self) -> None:
         """Give everything back."""
@@ -118,7 +141,11 @@ class AsyncReservation(_Bill):
 
     async def _make(self) -> AsyncReservation:
         if self._decision is None:
-            self._decision = await ask_async(self._asked())
+            asked = self._asked()
+            if asked is None:
+                self._decision = self._note(await finish_async(self._taken()))
+            else:
+                self._decision = await ask_async(asked)
         return self
 
     async def settle(self, actual: int) -> None:
@@ -135,6 +162,9 @@ class AsyncReservation(_Bill):
         except Exception:
             self._settled = False
             raise
+        with contextlib.suppress(StoreError):  # it runs out by itself
+            for step in self._decided():
+                await step.submit()
 
     async def cancel(self) -> None:
         """Give everything back."""

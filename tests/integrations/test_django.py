@@ -423,11 +423,11 @@ def test_without_the_framework_there_is_a_hint(module: str, name: str, hint: str
 
 def test_under_uvicorn() -> None:
     limited = limit("2/minute", name="page")(hello_async)
-    with site([path("", limited), path("sync", hello)], {"limit": "4/minute", "name": "all"}):
+    with site([path("", limited), path("sync", hello)], {"limit": "3/minute", "name": "all"}):
         with uvicorn_server(ASGIHandler()) as port:
             answers = [ask(port) for _ in range(3)]
             assert [answer.status for answer in answers] == [200, 200, 429]
-            assert answers[0].header("RateLimit-Policy") == '"page";q=2;w=60, "all";q=4;w=60'
+            assert answers[0].header("RateLimit-Policy") == '"page";q=2;w=60, "all";q=3;w=60'
             assert answers[2].header("Retry-After") == "30"
             assert ask(port, "/sync").status == 200
             refused = ask(port, "/sync", "HEAD")

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from integrations.test_asgi import call, hello, scope, statuses
-from penstock import AsyncGate, CircuitBreaker, Gate, MemoryStore, StoreError
+from penstock import (
+    AsyncGate,
+    AsyncLimiter,
+    CircuitBreaker,
+    Gate,
+    MemoryStore,
+    StoreError,
+)
 from penstock.integrations.asgi import PenstockMiddleware
 from penstock.integrations.wsgi import BreakerWSGI, PenstockWSGI
 from penstock.stores.base import Counters
@@ -205,3 +212,52 @@ def test_a_probe_is_given_back_if_nobody_wants_the_answer() -> None:
     assert list(answer) == [b"home"]
     answer.close()
     assert breaker.state == "closed"
+
+
+# Rules: exactly what was taken ---------------------------------------------------------------
+
+WINDOW = _rules("2/minute fixed_window")
+
+
+def test_what_rules_took_in_another_window_is_not_given_back_in_this_one() -> None:
+    clock = FakeClock(1_767_225_600 * 10**9 + 59 * 10**9)
+    gate = Gate.from_rules(WINDOW, MemoryStore(clock=clock), clock=clock)
+    statuses: list[str] = []
+
+    def app(environ: Any, start: Any) -> list[bytes]:
+        if environ["PATH_INFO"] == "/slow":
+            clock.advance(2)
+            ask("/")  # somebody else, in the next window
+        start("200 OK", [("X-Path", environ["PATH_INFO"])])
+        return []
+
+    limited = PenstockWSGI(
+        app, gate=gate, clock=clock, count_when=lambda r: r.headers["x-path"] != "/slow"
+    )
+
+    def ask(path: str) -> None:
+        environ = {**ENVIRON, "PATH_INFO": path}
+        list(limited(environ, lambda status, *rest: statuses.append(status[:3])))
+
+    for path in ("/slow", "/", "/"):
+        ask(path)
+    assert statuses == ["200", "200", "200", "429"]
+
+
+async def test_rules_that_changed_meanwhile_give_back_to_the_limit_that_was_asked() -> None:
+    store = MemoryStore()
+    gate = AsyncGate.from_rules(RULES, store)
+
+    async def reloading(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/reload":
+            gate.replace(_rules("5/day"))
+        await hello(scope, receive, send)
+
+    app = PenstockMiddleware(reloading, gate=gate, count_when=lambda response: False)
+    await call(app, scope("/reload"))
+    gate.replace(RULES)
+    assert await statuses(app, scope(), scope(), scope()) == [200] * 3
+    keys = [f"d|remote_address={address}" for address in ("203.0.113.7", "203.0.113.7/32")]
+    limiter = AsyncLimiter(store=store)
+    assert [(await limiter.peek(key, "5/day")).remaining for key in keys] == [5, 5]
+    assert [(await limiter.peek(key, "2/hour")).remaining for key in keys] == [2, 2]

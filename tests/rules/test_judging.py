@@ -10,6 +10,7 @@ pytest.importorskip("yaml")
 
 from penstock import Descriptor, Gate, MemoryStore
 from penstock.integrations.outcome import FromGate
+from penstock.rules.taken import Taken
 from penstock.testing import FakeClock
 
 NEVER = "rate_limit: {unit: hour, requests_per_unit: 0}"
@@ -185,7 +186,9 @@ def test_nothing_is_given_back_for_a_request_that_was_not_counted() -> None:
     door.switches.mode("shadow")
     asked(door, "spent", "p", times=1)
     descriptors = [Descriptor.of({"spent": "1"}), Descriptor.of({"p": "1"})]
-    uncounted = FromGate(door, descriptors, None, 1, door.check(*descriptors))
+    taken = Taken()
+    verdict = door.check_into(taken, descriptors, None, 1)
+    uncounted = FromGate(door, descriptors, None, verdict, taken)
     assert uncounted.allowed, "let through because nothing is enforced"
     assert left(door, "p") == [1]
     uncounted.give_back(asynchronous=False)

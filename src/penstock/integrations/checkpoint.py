@@ -30,13 +30,17 @@ from penstock.integrations.outcome import (
     Outcome,
     Unclear,
     Undecided,
+    by_gate,
     fails_closed,
     limits_in,
+    needs_answer,
+    undecided,
 )
 from penstock.integrations.paths import AmbiguousPath
 from penstock.integrations.request import Request, Response
 from penstock.limit import Limit, as_limit
 from penstock.limiter import Limiter
+from penstock.rules.taken import Taken
 from penstock.stores.base import Counters, Store, check_clock, check_cost
 from penstock.stores.memory import MemoryStore
 
@@ -99,7 +103,7 @@ class Checkpoint:
         hook: Hook | None = None,
         clock: Clock = WALL,
     ) -> None:
-        self._asynchronous = asynchronous
+        self.asynchronous = asynchronous
         if not isinstance(name, str) or not name:
             raise TypeError(f"name is a non-empty str, not {name!r:.100}")
         self._name = name
@@ -144,12 +148,12 @@ class Checkpoint:
         if key is not by_ip:
             raise TypeError("with a gate, rules say what is counted by; give dimensions, not a key")
         if isinstance(gate, (str, Path)):
-            made = AsyncGate if self._asynchronous else Gate
+            made = AsyncGate if self.asynchronous else Gate
             gate = made.from_file(gate, store=store)
         elif store is not None:
             raise TypeError("a gate has its store already")
-        if not isinstance(gate, Gate) or isinstance(gate, AsyncGate) != self._asynchronous:
-            wanted = "an AsyncGate" if self._asynchronous else "a Gate"
+        if not isinstance(gate, Gate) or isinstance(gate, AsyncGate) != self.asynchronous:
+            wanted = "an AsyncGate" if self.asynchronous else "a Gate"
             raise TypeError(f"gate is {wanted}, or the path of a file of rules, not {gate!r:.100}")
         gate.group(ADDRESS)
         self._gate = gate
@@ -173,7 +177,7 @@ class Checkpoint:
         self._key = key
         self._limiter = Limiter(store=MemoryStore() if store is None else store)
         self._store = self._limiter.store
-        self._waits = self._store.waits and self._asynchronous
+        self._waits = self._store.waits and self.asynchronous
         self._limit_of: LimitFunction | None = None
         self._fixed: list[tuple[str, Counters]] | None = None
         if callable(limit):
@@ -187,6 +191,8 @@ class Checkpoint:
         known = key is by_ip or key is by_user or key is by_route
         single = self._fixed is not None and len(self._fixed) == 1
         fixed = type(self._cost) is int and self._exempt is None
+        if self.count_when is not None and single and needs_answer(self._fixed or ()):
+            fixed = False
         self._plain = known and single and fixed and not self._waits
 
     def _counted(self, limits: Limits) -> list[tuple[str, Counters]]:
@@ -270,7 +276,7 @@ class Checkpoint:
             verdict = gate.denial(*descriptors, domain=self._domain)
             if verdict is None:
                 return None
-            outcome = FromGate(gate, descriptors, self._domain, 1, verdict)
+            outcome = FromGate(gate, descriptors, self._domain, verdict, Taken())
         except AmbiguousPath as error:
             outcome = Unclear(str(error))
         if not outcome.allowed:
@@ -323,6 +329,8 @@ class Checkpoint:
             if key is None:
                 return None
         try:
+            if self.count_when is not None and needs_answer(counted):
+                return (yield from undecided(self._store, counted, key, cost, self._waits))
             decisions = yield from self._hit(counted, key, cost)
         except StoreError as error:
             raise limits_in(error, counted) from None
@@ -346,19 +354,18 @@ class Checkpoint:
         descriptors = yield from self._descriptors.flow(request)
         if not descriptors:
             return None
-        verdict: Any = self._gate.check(*descriptors, domain=self._domain, hits=cost)
-        if self._asynchronous:
-            verdict = yield verdict
-        outcome = FromGate(self._gate, descriptors, self._domain, cost, verdict)
+        outcome = yield from by_gate(self._gate, descriptors, self._domain, cost, self.asynchronous)
         return outcome if self._on_failure is None else outcome.under(self._on_failure == CLOSED)
 
     # Afterwards --------------------------------------------------------------------------
 
     def settle(self, outcome: Outcome, response: Response) -> Awaitable[Any] | None:
         """Give back what need not be counted. What it returns, a coroutine has to await."""
-        if self.count_when is None or self.count_when(response):
+        if self.count_when is None:
             return None
-        return outcome.give_back(self._asynchronous)
+        if self.count_when(response):
+            return outcome.confirm(self.asynchronous)
+        return outcome.give_back(self.asynchronous)
 
     def answer(self, outcome: Outcome, request: Request) -> http.Answer:
         """To a request that was refused."""

@@ -20,8 +20,10 @@ from typing import Any
 
 from fastapi import HTTPException, Request, Response, WebSocketException
 from starlette.exceptions import HTTPException as StarletteHTTPException
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.websockets import WebSocketDisconnect
 
+from penstock.integrations.asgi.client import WatchedClient
 from penstock.integrations.asgi.fields import LimitFields
 from penstock.integrations.asgi.limit import POLICY_VIOLATION
 from penstock.integrations.asgi.request import AsgiRequest
@@ -29,7 +31,7 @@ from penstock.integrations.checkpoint import Checkpoint, LimitFunction, Limits
 from penstock.integrations.http import Answer
 from penstock.integrations.keys import by_ip, combined
 from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import PENDING
+from penstock.integrations.pending import PENDING, abandoned, withdraw
 from penstock.integrations.request import Response as Answered
 from penstock.limit import Limit, as_limit
 
@@ -37,6 +39,8 @@ __all__ = ["LimitFields", "RateLimited", "limit"]
 
 # Where Starlette keeps the handlers of exceptions, by class, for the request.
 _HANDLERS = "starlette.exception_handlers"
+# In the scope: all dependencies that were asked, where nobody further out tells of them.
+_ASKED = "penstock.asked"
 
 
 class RateLimited(HTTPException):
@@ -76,9 +80,11 @@ def limit(
                 return None
         scope["penstock"] = outcome
         pending = scope.get(PENDING)
-        if pending is not None:
-            pending.append((checkpoint, outcome))
+        asked = scope.setdefault(_ASKED, []) if pending is None else pending
+        asked.append((checkpoint, outcome))
         if not outcome.allowed:
+            for waiting in withdraw(asked[:-1]):
+                await waiting
             raise _refusal(checkpoint, outcome, request)
         return outcome, pending is not None
 
@@ -98,13 +104,20 @@ def limit(
         outcome = found[0]
         for name, value in checkpoint.headers(outcome):
             response.headers[name] = value
+        # The handler is given this very request, and reads its body by it.
+        client = connection._receive = WatchedClient(connection._receive)  # type: ignore[attr-defined]  # of both kinds
         try:
             yield
         except Exception as error:
-            await _settle(checkpoint, outcome, _answered(error))
+            answered = _answered(error)
+            if not answered.failed or not (client.absent or _is_disconnect(error)):
+                await _settle(checkpoint, outcome, answered)
             raise
         else:
             await _settle(checkpoint, outcome, Answered(response.status_code or 200, {}))
+        finally:
+            for waiting in abandoned([(checkpoint, outcome)]):  # it was cancelled, or left
+                await waiting
 
     return rate_limit if checkpoint.count_when is None else settled
 
@@ -131,6 +144,15 @@ def _answered(error: Exception) -> Answered:
     if isinstance(error, StarletteHTTPException):
         return Answered(error.status_code, dict(error.headers or {}))
     return Answered(500, {}, error)
+
+
+def _is_disconnect(error: BaseException | None) -> bool:
+    """Whether it comes of a client that left while it was being answered."""
+    while error is not None:
+        if isinstance(error, (ClientDisconnect, WebSocketDisconnect)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 async def _settle(checkpoint: Checkpoint, outcome: Outcome, response: Answered) -> None:

@@ -53,7 +53,8 @@ from penstock.integrations.views import (
     for_view,
     scope_of,
 )  # fmt: skip
-from penstock.integrations.wsgi.request import WsgiRequest, headers_of
+from penstock.integrations.wsgi.client import client_absent, watch_client
+from penstock.integrations.wsgi.request import Environ, WsgiRequest, headers_of
 
 __all__ = ["Denied", "LimitsUnavailable", "PathUnclear", "Penstock", "RateLimited", "limit"]
 
@@ -163,6 +164,9 @@ class _FlaskDoor(Door):
 
     def note(self, request: Request, outcome: Outcome) -> None:
         request.native.environ["penstock.outcome"] = outcome
+
+    def watch(self, request: Request) -> None:
+        watch_client(request.native.environ)
 
     def respond(self, answer: Answer) -> flask.Response:
         return _respond(answer)
@@ -279,8 +283,9 @@ def _decorator(
 class _Teller:
     """Adds headers to whatever the application answers, and settles by its status."""
 
-    def __init__(self, pending: Pending) -> None:
+    def __init__(self, pending: Pending, environ: Environ) -> None:
         self._pending = pending
+        self._environ = environ
         self._settling = Settling(pending)
         self._error: BaseException | None = None
 
@@ -290,13 +295,16 @@ class _Teller:
         response.headers.extend(fields_of(self._pending))
         if self._settling.wanted:
             headers = {name.lower(): value for name, value in response.headers}
-            self._settling.settle(Response(response.status_code, headers, self._error))
+            self._settle(Response(response.status_code, headers, self._error))
         return response
 
     def failed(self, error: BaseException) -> None:
         """There may be no response: in debug mode the server sees the exception itself."""
         self._error = error
-        self._settling.settle(Response(500, {}, error))
+        self._settle(Response(500, {}, error))
+
+    def _settle(self, response: Response) -> None:
+        self._settling.settle(response, client_absent(self._environ))
 
 
 def _pending() -> Pending:
@@ -304,7 +312,7 @@ def _pending() -> Pending:
     found: Pending | None = environ.get(PENDING)
     if found is None:
         found = environ[PENDING] = []
-        teller = environ[_TELLER] = _Teller(found)
+        teller = environ[_TELLER] = _Teller(found, environ)
         flask.after_this_request(teller.tell)
     return found
 

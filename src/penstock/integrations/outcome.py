@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Generator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.decision import Decision
 from penstock.errors import StoreError
 from penstock.gate import Gate
 from penstock.integrations.http import Told
+from penstock.rules.taken import Taken
 from penstock.rules.verdict import DENIED, Descriptor, Status, Verdict
-from penstock.rules.weigh import judged
+from penstock.rules.work import Single as StoreCall
 from penstock.stores.base import Counters, Store
+from penstock.undecided import Single, finish, finish_async, has_lockout, take
 
 logger = logging.getLogger("penstock")
+
+# Counters, and what clients are told that the limit is called.
+Named = Sequence[tuple[str, Counters]]
 
 
 class Outcome:
@@ -24,14 +30,16 @@ class Outcome:
     - ``shadow``: it would have been refused
     - ``told``: the name and the `Decision` of every limit that was asked
     - ``key``: what was counted by
+    - ``returned``: what was taken was given back, as the request came to nothing
     """
 
-    __slots__ = ("allowed", "key", "shadow")
+    __slots__ = ("allowed", "key", "returned", "shadow")
 
     def __init__(self, allowed: bool, key: str) -> None:
         self.allowed = allowed
         self.key = key
         self.shadow = False
+        self.returned = False
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -51,10 +59,18 @@ class Outcome:
         return self.denied
 
     def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
-        """Return what was taken, if anything was. What it returns, a coroutine has to await.
+        """Return what was taken, if anything was, once. A coroutine has to await the result.
 
         A store that fails keeps it: the answer to the request is not spoiled for that.
         """
+        return None
+
+    def withdraw(self, asynchronous: bool) -> Awaitable[Any] | None:
+        """`give_back`, as another limit has refused the request; ``told`` is as it is then."""
+        return None
+
+    def confirm(self, asynchronous: bool) -> Awaitable[Any] | None:
+        """What was taken counts: from now on, it may be what starts a lockout."""
         return None
 
 
@@ -95,21 +111,23 @@ def fails_closed(error: StoreError, said: str | None, store: Store) -> bool:
 class FromLimits(Outcome):
     """Of one key against one limit or several."""
 
-    __slots__ = ("_cost", "_counted", "decisions")
+    __slots__ = ("_cost", "_counted", "_undecided", "decisions")
 
     def __init__(
         self,
-        counted: Sequence[tuple[str, Counters]],
+        counted: Named,
         key: str,
         cost: int,
         decisions: Sequence[Decision],
+        undecided: Sequence[Single] = (),
     ) -> None:
         self.allowed = decisions[0].allowed if len(decisions) == 1 else all(decisions)
         self.key = key
-        self.shadow = False
+        self.shadow = self.returned = False
         self._counted = counted
         self._cost = cost
         self.decisions = decisions
+        self._undecided = undecided  # what to ask when it is known whether it counts
 
     @property
     def told(self) -> Sequence[Told]:
@@ -118,37 +136,106 @@ class FromLimits(Outcome):
         return [(n, d) for (n, _), d in zip(self._counted, self.decisions, strict=True)]
 
     def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
-        if not all(self.decisions):
+        return self._return(asynchronous, look=False)
+
+    def withdraw(self, asynchronous: bool) -> Awaitable[Any] | None:
+        return self._return(asynchronous, look=True)
+
+    def confirm(self, asynchronous: bool) -> Awaitable[Any] | None:
+        return self._settle(self._decided(), asynchronous, look=False)
+
+    def _return(self, asynchronous: bool, look: bool) -> Awaitable[Any] | None:
+        if self.returned or not all(self.decisions):
             return None
+        self.returned = True
         pairs = zip(self._counted, self.decisions, strict=True)
-        refunds = [(counters, decision._mark) for (_, counters), decision in pairs]
+        refunds = [
+            Single(counters, "refund", (self.key, self._cost, decision._mark))
+            for (_, counters), decision in pairs
+        ]
+        return self._settle([*refunds, *self._decided()], asynchronous, look)
+
+    def _decided(self) -> Sequence[Single]:
+        """Once: what was undecided until now."""
+        steps, self._undecided = self._undecided, ()
+        return steps
+
+    def _settle(
+        self, steps: Sequence[Single], asynchronous: bool, look: bool
+    ) -> Awaitable[Any] | None:
+        if not steps:
+            return None
         if asynchronous:
-            return _give_back(refunds, self.key, self._cost)
+            return self._settle_async(steps, look)
         try:
-            for counters, mark in refunds:
-                counters.refund(self.key, self._cost, mark)
+            for step in steps:
+                step.ask()
+            if look:
+                self.decisions = [c.peek(self.key, self._cost) for _, c in self._counted]
         except StoreError as error:
             _kept(error)
         return None
 
+    async def _settle_async(self, steps: Sequence[Single], look: bool) -> None:
+        if await _all_of(steps) and look:
+            try:
+                self.decisions = [
+                    await c.submit("peek", self.key, self._cost) for _, c in self._counted
+                ]
+            except StoreError as error:
+                _kept(error)
 
-async def _give_back(refunds: Sequence[tuple[Counters, int]], key: str, cost: int) -> None:
-    # All are asked before the first is awaited: who is cancelled then has given back all.
-    asked = []
-    for counters, mark in refunds:
+
+async def _all_of(steps: Sequence[Single]) -> bool:
+    """Whether the store did all of it.
+
+    All are asked before the first is awaited: who is cancelled then has given back all.
+    """
+    asked, done = [], True
+    for step in steps:
         try:
-            asked.append(counters.submit("refund", key, cost, mark))
+            asked.append(step.submit())
         except StoreError as error:
             _kept(error)
+            done = False
     for back in asked:
-        await _await_back(back)
+        try:
+            await back
+        except StoreError as error:
+            _kept(error)
+            done = False
+    return done
 
 
-async def _await_back(back: Awaitable[Any]) -> None:
+def by_gate(
+    gate: Gate, descriptors: Sequence[Descriptor], domain: str | None, cost: int, waits: bool
+) -> Generator[Awaitable[Any], Any, FromGate]:
+    """Decide by rules, so that exactly what was taken can be given back."""
+    taken = Taken()
+    waits = waits and gate.store.waits
     try:
-        await back
-    except StoreError as error:
-        _kept(error)
+        if waits:
+            verdict = yield gate.check_into(taken, descriptors, domain, cost)  # type: ignore[misc]  # an AsyncGate's
+        else:
+            verdict = Gate.check_into(gate, taken, descriptors, domain, cost)
+    except BaseException:
+        (taken.give_back_async if waits else taken.give_back)()
+        raise
+    return FromGate(gate, descriptors, domain, verdict, taken)
+
+
+def undecided(
+    store: Store, counted: Named, key: str, cost: int, waits: bool
+) -> Generator[Awaitable[Any], Any, FromLimits]:
+    """Decide on a request of which only its answer says whether it counts."""
+    flow = take(store, [(counters, key, cost) for _, counters in counted])
+    found = (yield finish_async(flow)) if waits else finish(flow)
+    return FromLimits(counted, key, cost, found.decisions, found.settle)
+
+
+def needs_answer(counted: Named) -> bool:
+    """Whether it matters before a request has ended if it will count."""
+    return any(has_lockout(counters) for _, counters in counted)
 
 
 def _kept(error: StoreError) -> None:
@@ -158,21 +245,21 @@ def _kept(error: StoreError) -> None:
 class FromGate(Outcome):
     """Of a request against rules."""
 
-    __slots__ = ("_cost", "_descriptors", "_domain", "_gate", "verdict")
+    __slots__ = ("_descriptors", "_domain", "_gate", "_taken", "verdict")
 
     def __init__(
         self,
         gate: Gate,
         descriptors: Sequence[Descriptor],
         domain: str | None,
-        cost: int,
         verdict: Verdict,
+        taken: Taken,
     ) -> None:
         super().__init__(verdict.allowed, "" if verdict.rule is None else verdict.rule.id)
         self._gate = gate
         self._descriptors = descriptors
         self._domain = domain
-        self._cost = cost
+        self._taken = taken
         self.verdict = verdict
 
     @property
@@ -184,15 +271,38 @@ class FromGate(Outcome):
         return any(s.reason == DENIED and not s.allowed for s in self.verdict.statuses)
 
     def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
-        taken = self._taken()
-        if not taken:
+        return self._return(asynchronous, look=False)
+
+    def withdraw(self, asynchronous: bool) -> Awaitable[Any] | None:
+        return self._return(asynchronous, look=True)
+
+    def _return(self, asynchronous: bool, look: bool) -> Awaitable[Any] | None:
+        refunds = [] if self.returned else self._taken.refunds()
+        if not refunds:
             return None
+        self.returned = True
+        if asynchronous:
+            return self._return_async(refunds, look)
         try:
-            back: Any = self._gate.check(*taken, domain=self._domain, hits=-self._cost)
+            for verb, counters, args in refunds:
+                getattr(counters, verb)(*args)
+            if look:
+                self.verdict = self._gate.check(*self._looks(), domain=self._domain)
         except StoreError as error:
             _kept(error)
-            return None
-        return _await_back(back) if asynchronous else None
+        return None
+
+    async def _return_async(self, refunds: Sequence[StoreCall], look: bool) -> None:
+        if await _all_of([Single(counters, verb, args) for verb, counters, args in refunds]):
+            check: Any = self._gate.check
+            try:
+                if look:
+                    self.verdict = await check(*self._looks(), domain=self._domain)
+            except StoreError as error:
+                _kept(error)
+
+    def _looks(self) -> list[Descriptor]:
+        return [replace(each, hits=0) for each in self._descriptors]
 
     def under(self, closed: bool) -> Outcome:
         """The same, if ``on_failure`` is said, for limits that do not say it themselves.
@@ -206,18 +316,6 @@ class FromGate(Outcome):
         if closed or all(status.allowed or status in away for status in statuses):
             return Undecided(not closed)
         return self
-
-    def _taken(self) -> list[Descriptor]:
-        """The descriptors for which something was taken: a gate in shadow allows, and takes not."""
-        statuses = self.verdict.statuses
-        refused = not judged(statuses)
-        return [
-            descriptor
-            for descriptor, status in zip(self._descriptors, statuses, strict=True)
-            if status.decision is not None
-            and status.decision.allowed
-            and (status.shadow or not refused)
-        ]
 
 
 def _without_store(status: Status) -> bool:

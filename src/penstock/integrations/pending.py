@@ -2,6 +2,8 @@
 
 A middleware may count a request, then an extension, then the decorator of a view. Each adds
 itself to the list that the outermost of them keeps; that one tells of them all, and settles.
+If one refuses, those that were asked before it give back what they took: all limits of a request
+pass, or nothing is taken, wherever they are written.
 """
 
 from __future__ import annotations
@@ -40,29 +42,48 @@ def with_fields(headers: Iterable[Header], pending: Pending) -> list[Header]:
     return [*headers, *fields_of(pending)]
 
 
+def withdraw(pending: Iterable[Entry]) -> list[Awaitable[Any]]:
+    """The request was refused by a limit that was asked after these: they give back theirs.
+
+    Returns what has to be awaited. A lockout that one of them began is not undone.
+    """
+    waiting = [outcome.withdraw(checkpoint.asynchronous) for checkpoint, outcome in pending]
+    return [each for each in waiting if each is not None]
+
+
+def abandoned(pending: Iterable[Entry]) -> list[Awaitable[Any]]:
+    """The request has ended without an answer: what was taken for it counts.
+
+    Returns what has to be awaited.
+    """
+    waiting = [outcome.confirm(checkpoint.asynchronous) for checkpoint, outcome in pending]
+    return [each for each in waiting if each is not None]
+
+
 class Settling:
     """Gives back what need not be counted: by the response, and once."""
 
     def __init__(self, pending: Pending) -> None:
         self._pending = pending
-        self._given_back: list[Outcome] = []
 
     @property
     def wanted(self) -> bool:
         """Whether anybody wants to see the response."""
         return any(checkpoint.count_when is not None for checkpoint, _ in self._pending)
 
-    def settle(self, response: Response) -> list[Awaitable[Any]]:
-        """Returns what has to be awaited. May be called again for a response that was replaced."""
-        waiting: list[Awaitable[Any]] = []
+    def settle(self, response: Response, client_absent: bool) -> list[Awaitable[Any]]:
+        """Returns what has to be awaited. May be called again for a response that was replaced.
+
+        A failure that a client brought about by leaving is no answer of the application, and
+        nobody knows what it had done by then: what was taken stays counted.
+        """
+        if client_absent and response.failed:
+            return abandoned(self._pending)
+        waiting = []
         for checkpoint, outcome in self._pending:
             count_when = checkpoint.count_when
-            if count_when is None or not outcome.allowed or outcome in self._given_back:
+            if count_when is None or not outcome.allowed or outcome.returned:
                 continue
-            if count_when(response):
-                continue
-            self._given_back.append(outcome)
-            back = outcome.give_back(checkpoint._asynchronous)
-            if back is not None:
-                waiting.append(back)
-        return waiting
+            settle = outcome.confirm if count_when(response) else outcome.give_back
+            waiting.append(settle(checkpoint.asynchronous))
+        return [each for each in waiting if each is not None]

@@ -111,7 +111,8 @@ class Request:
 class Response:
     """What the application answered, for ``count_when``.
 
-    ``error`` is what the handler raised; then ``status`` is 500.
+    ``error`` is what the handler raised; then ``status`` is 500. There is none of a failure
+    that came of a client that left: such a request stays counted, and nobody is asked.
     """
 
     status: int

@@ -35,12 +35,12 @@ from rest_framework.throttling import BaseThrottle
 
 from penstock.errors import PenstockError
 from penstock.integrations.checkpoint import Checkpoint, Limits
-from penstock.integrations.django.door import carrier_of, wait
+from penstock.integrations.django.door import carrier_of, wait, wait_for_all
 from penstock.integrations.django.request import DjangoRequest
 from penstock.integrations.django.settings import of_the_site
 from penstock.integrations.keys import by_ip, by_user
 from penstock.integrations.outcome import Outcome, Undecided
-from penstock.integrations.pending import PENDING, Pending, fields_of
+from penstock.integrations.pending import PENDING, Pending, fields_of, withdraw
 from penstock.integrations.request import Request
 from penstock.integrations.views import OF_A_SITE, Options, finish, for_view, with_site
 from penstock.limit import Limit, as_limit
@@ -123,11 +123,13 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
         native = request._request
         native.penstock = outcome
         asked: Pending = native.__dict__.setdefault(_ASKED, [])
-        _all_or_nothing(asked, outcome)
         asked.append((checkpoint, outcome))
-        pending = carrier_of(native).get(PENDING)
+        pending: Pending | None = carrier_of(native).get(PENDING)
         if pending is not None:
             pending.append(asked[-1])
+        # REST framework asks every throttle of a view, also when one has refused.
+        if any(not each.allowed for _, each in asked):
+            wait_for_all(withdraw(asked if pending is None else pending))
         # Of the view: REST framework adds them to whatever it answers.
         getattr(view, "headers", {}).update(fields_of(asked))
         if isinstance(outcome, Undecided) and not outcome.allowed:
@@ -214,12 +216,3 @@ class ScopedThrottle(PenstockThrottle):
     def get_limit(self, request: Any, view: Any) -> Limits | Any:
         self.scope = getattr(view, self.scope_attr, None)
         return self._rate() if self.scope else None
-
-
-def _all_or_nothing(asked: Pending, outcome: Outcome) -> None:
-    """REST framework asks every throttle of a view, also when one has refused."""
-    if any(not earlier.allowed for _, earlier in asked):
-        outcome.give_back(False)
-    elif not outcome.allowed:
-        for _, earlier in asked:
-            earlier.give_back(False)

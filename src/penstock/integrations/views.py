@@ -19,7 +19,7 @@ from penstock.integrations.checkpoint import Flow as Deciding
 from penstock.integrations.defer import Defer, Deferred, check_defer, place_of
 from penstock.integrations.keys import by_ip, combined
 from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import Pending
+from penstock.integrations.pending import Pending, withdraw
 from penstock.integrations.request import Request
 from penstock.limit import Limit, as_limit
 
@@ -66,8 +66,12 @@ class Door:
             return None
         self.note(request, outcome)
         pending.append((self.checkpoint, outcome))
+        if self.checkpoint.count_when is not None:
+            self.watch(request)
         if outcome.allowed:
             return None
+        for waiting in withdraw(pending[:-1]):  # noqa: UP028 - what was awaited is sent here
+            yield waiting
         checkpoint = self.checkpoint
         if outcome.final:  # neither a place in the queue nor a cheaper answer
             return self.refuse(checkpoint.answer(outcome, request), outcome)
@@ -99,6 +103,10 @@ class Door:
 
     def note(self, request: Request, outcome: Outcome) -> None:
         """Leave the outcome where a handler finds it."""
+        raise NotImplementedError
+
+    def watch(self, request: Request) -> None:
+        """From now on, note whether the client stays until it is answered."""
         raise NotImplementedError
 
     def respond(self, answer: http.Answer) -> Any:

@@ -54,6 +54,11 @@ class Taken:
         if verb in ("hit", "attempt") and answer:
             self._takes.append((counters, args[0], args[1], answer._mark))
 
+    def refunds(self) -> list[Single]:
+        """What gives all of it back, for who does that: from now on nothing is noted here."""
+        takes = self._all()
+        return [("refund", counters, (key, cost, mark)) for counters, key, cost, mark in takes]
+
     def give_back(self) -> None:
         """All of it, now."""
         for counters, key, cost, mark in self._all():

@@ -182,6 +182,9 @@ def test_two_interceptors_both_tell_and_both_refuse(bench: Bench, kind: str) -> 
     assert sorted(told) == ['"default";r=0;t=3600', '"default";r=1;t=30']
     second = client.call(kind, metadata=(("who", "a"),))
     assert second.details == "Rate limit exceeded; retry after 3600 s"
-    third = client.call(kind, metadata=(("who", "b"),))
+    told = [value for name, value in second.pairs if name == "ratelimit"]
+    assert sorted(told) == ['"default";r=0;t=3600', '"default";r=1;t=30'], "it was given back"
+    assert client.call(kind, metadata=(("who", "b"),)).passed
+    third = client.call(kind, metadata=(("who", "c"),))
     assert third.details == "Rate limit exceeded; retry after 30 s"
     assert [value for name, value in third.pairs if name == "retry-after"] == ["30"]

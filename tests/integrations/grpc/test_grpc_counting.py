@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -196,22 +197,55 @@ def test_a_client_that_cancels_while_it_is_sent_much(bench: Bench) -> None:
     assert closed == [True], "count_when was asked before the handler had ended"
 
 
-@pytest.mark.parametrize("bench", [SYNC, AIO], indirect=True)
-def test_a_client_that_cancels_a_single_answer(bench: Bench) -> None:
-    watch = Watch()
-    client = bench.limited(bench.limiter("9/minute"), count_when=watch)
-    bench.script.steps = [("pause",), REPLY]
-    call = client.start()
+def _cancel_while_it_works(bench: Bench, client: Any, kind: str = "unary_unary") -> None:
+    call = client.start(kind)
     assert bench.script.paused.wait(10)
     call.cancel()
-    if bench.stack == SYNC:
-        bench.script.steps = []
+    if bench.stack == SYNC:  # nothing wakes a thread that sleeps
         eventually(lambda: call.cancelled())
         bench.run(_a_moment())
         bench.script.go_on.set()
+    assert bench.script.left.wait(10)
+
+
+@pytest.mark.parametrize("bench", [SYNC, AIO, AIO_WRITER], indirect=True)
+@pytest.mark.parametrize("kind", ["unary_unary", "unary_stream"])
+def test_a_client_that_cancels_before_it_is_answered(bench: Bench, kind: str) -> None:
+    """Nobody is asked: the handler may have done all that it was asked for."""
+    if bench.stack == AIO_WRITER and kind == "unary_unary":
+        pytest.skip("nothing is written there")
+    watch = Watch()
+    client = bench.limited(bench.limiter("9/minute"), count_when=watch)
+    bench.script.steps = [("pause",), ("raise", LookupError("gone"))]
+    _cancel_while_it_works(bench, client, kind)
+    bench.run(_a_moment())
+    assert watch.seen == []
+    assert left(bench) == 8
+
+
+@pytest.mark.parametrize("bench", [SYNC], indirect=True)
+@pytest.mark.parametrize(
+    ("end", "code"), [(REPLY, OK), (("abort", DENIED, "who?"), DENIED)], ids=["reply", "abort"]
+)
+def test_an_answer_that_nobody_waits_for_is_an_answer(bench: Bench, end: Any, code: Any) -> None:
+    """A thread goes on to its end: whoever guesses and hangs up is counted as one who stays."""
+    watch = Watch(lambda status: status.code is DENIED)
+    client = bench.limited(bench.limiter("9/minute"), count_when=watch)
+    bench.script.steps = [("pause",), end]
+    _cancel_while_it_works(bench, client)
     eventually(lambda: watch.seen)
-    assert [status.code for status in watch.seen] == [CANCELLED]
-    eventually(lambda: left(bench) == 9)
+    assert [status.code for status in watch.seen] == [code]
+    eventually(lambda: left(bench) == (9 if code is OK else 8))
+
+
+@pytest.mark.parametrize("bench", [SYNC], indirect=True)
+def test_a_failure_that_nobody_waits_for_stays_counted(bench: Bench) -> None:
+    watch = Watch(lambda status: not status.failed)
+    client = bench.limited(bench.limiter("9/minute"), count_when=watch)
+    bench.script.steps = [("pause",), ("abort", grpc.StatusCode.INTERNAL, "the client is gone")]
+    _cancel_while_it_works(bench, client)
+    bench.run(_a_moment())
+    assert (watch.seen, left(bench)) == ([], 8)
 
 
 async def _a_moment() -> None:
@@ -254,3 +288,95 @@ def test_a_count_when_that_fails_spoils_no_call(
         eventually(lambda: "stays counted" in caplog.text)
     assert "not today" in caplog.text
     assert left(bench) == 8
+
+
+@pytest.mark.parametrize("bench", [AIO], indirect=True)
+def test_a_handler_that_makes_another_error_of_a_cancellation(bench: Bench) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    async def stubborn(request: bytes, context: Any) -> bytes:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise LookupError("something else") from None
+        finally:
+            over.set()
+        return request
+
+    watch = Watch(lambda status: not status.failed)
+    interceptor = bench.interceptor(bench.limiter("9/minute"), count_when=watch)
+    handlers = {"unary_unary": grpc.unary_unary_rpc_method_handler(stubborn)}
+    client = bench.connect(bench.serve(interceptor, handlers=handlers))
+    call = client.start()
+    assert begun.wait(10)
+    call.cancel()
+    assert over.wait(10)
+    bench.run(_a_moment())
+    assert left(bench) == 8
+    assert not watch.seen
+
+
+# Several interceptors ------------------------------------------------------------------------
+
+
+def _by_who(call: Any) -> str | None:
+    who: str | None = call.text("who")
+    return who
+
+
+@pytest.mark.parametrize("settles", [False, True])
+def test_what_a_later_interceptor_refuses_is_given_back(
+    bench: Bench, kind: str, settles: bool
+) -> None:
+    """Else one caller who is refused would empty what all share."""
+    watch = Watch(lambda status: True)
+    more: dict[str, Any] = {"count_when": watch} if settles else {}
+    everybody = bench.interceptor(bench.limiter("9/minute"), key=lambda call: "all", **more)
+    middle = bench.interceptor(bench.limiter("8/minute"), key=lambda call: "all")
+    each = bench.interceptor(bench.limiter("2/minute"), key=_by_who)
+    client = bench.connect(bench.serve(everybody, middle, each))
+    calls = [client.call(kind, metadata=(("who", "greedy"),)) for _ in range(30)]
+    assert [call.passed for call in calls] == [True] * 2 + [False] * 28
+    told = sorted(value for name, value in calls[-1].pairs if name == "ratelimit")
+    assert told == ['"default";r=0;t=30', '"default";r=6;t=15', '"default";r=7;t=14']
+    assert bench.limiter("9/minute").peek("all").remaining == 7
+    assert bench.limiter("8/minute").peek("all").remaining == 6
+    if settles:
+        eventually(lambda: len(watch.seen) == 2)
+    assert client.call(kind, metadata=(("who", "other"),)).passed
+
+
+def test_many_calls_at_once_take_what_was_let_in(bench: Bench) -> None:
+    everybody = bench.interceptor(bench.limiter("100/minute"), key=lambda call: "all")
+    each = bench.interceptor(bench.limiter("3/minute"), key=_by_who)
+    client = bench.connect(bench.serve(everybody, each))
+    calls = [client.start(metadata=(("who", f"user {at % 4}"),)) for at in range(80)]
+    answers = [finish("unary_unary", call).passed for call in calls]
+    assert sum(answers) == 12
+    assert bench.limiter("100/minute").peek("all").remaining == 88
+
+
+# Lockouts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bench", [SYNC, AIO], indirect=True)
+def test_log_ins_at_once_start_no_lockout_before_they_have_failed(bench: Bench) -> None:
+    interceptor = bench.interceptor(
+        bench.limiter("3/minute lockout 15m"),
+        count_when=lambda status: status.code is DENIED,
+        key=lambda call: "k",
+    )
+    client = bench.connect(bench.serve(interceptor))
+    bench.script.steps = [("pause",), ("reply", "welcome")]
+    calls = [client.start() for _ in range(6)]
+    eventually(lambda: sum(each.done() for each in calls) == 3)
+    limiter = bench.limiter("3/minute lockout 15m")
+    assert (limiter.peek("k").retry_after or 0) <= 60, "three were refused, and that was all"
+    bench.script.go_on.set()
+    assert sum(finish("unary_unary", each).passed for each in calls) == 3
+    eventually(lambda: limiter.peek("k").remaining == 3)
+    bench.script.steps = [("abort", DENIED, "who?")]
+    codes = [client.call().code for _ in range(4)]
+    assert codes == [DENIED] * 3 + [grpc.StatusCode.RESOURCE_EXHAUSTED]
+    assert limiter.peek("k").retry_after == 900.0

@@ -8,6 +8,7 @@ from math import ceil
 
 from penstock.breaker import CircuitBreaker
 from penstock.integrations import http
+from penstock.integrations.asgi.client import WatchedClient
 from penstock.integrations.asgi.request import (
     App,
     AsgiRequest,
@@ -26,8 +27,8 @@ class BreakerMiddleware:
 
     ``app.add_middleware(BreakerMiddleware, breaker=CircuitBreaker(failures=20))``
 
-    A request failed if the application raised, or answered 5xx. ``exempt`` are paths that
-    neither count nor are refused, such as ``"/health"``.
+    A request failed if the application raised, or answered 5xx, unless its client had left
+    before. ``exempt`` are paths that neither count nor are refused, such as ``"/health"``.
     """
 
     def __init__(
@@ -58,24 +59,35 @@ class BreakerMiddleware:
             accept = request.header("accept") or ""
             answer = http.unavailable(503, "Out of order for a while", after, accept)
             return await send_answer(answer, scope, send)
+        client = WatchedClient(receive)
         status = 500  # until it says otherwise
+        abandoned: bool | None = None  # nobody knows before the response begins
 
         async def watch(message: Message) -> None:
-            nonlocal status
+            nonlocal status, abandoned
             if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
+                status, abandoned = message["status"], client.absent
+            try:
+                await send(message)
+            except OSError:  # so says a server whose client has left
+                abandoned = True
+                raise
 
         try:
-            await self._app(scope, receive, watch)
+            await self._app(scope, client, watch)
         except Exception as error:
-            breaker.failed(permit, f"{type(error).__name__}: {error}"[:200])
+            if client.absent if abandoned is None else abandoned:
+                breaker.gave_up(permit)
+            else:
+                breaker.failed(permit, f"{type(error).__name__}: {error}"[:200])
             raise
         except BaseException:  # cancelled: that says nothing about the application
             breaker.gave_up(permit)
             raise
-        if status >= 500:
-            breaker.failed(permit, f"it answered {status}")
-        else:
+        if status < 500:
             breaker.succeeded(permit)
+        elif client.absent if abandoned is None else abandoned:
+            breaker.gave_up(permit)
+        else:
+            breaker.failed(permit, f"it answered {status}")
         return None

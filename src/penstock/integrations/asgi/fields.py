@@ -6,12 +6,20 @@ from collections.abc import Awaitable
 from functools import lru_cache
 from math import ceil
 
+from penstock.integrations.asgi.client import WatchedClient
 from penstock.integrations.asgi.request import App, Message, Receive, Scope, Send, encoded
 from penstock.integrations.http import BOTH
 from penstock.integrations.http import policy as policy_of
 from penstock.integrations.http import quota as quota_of
 from penstock.integrations.http import quoted as quoted_name
-from penstock.integrations.pending import OURS, PENDING, Pending, Settling, fields_of
+from penstock.integrations.pending import (
+    OURS,
+    PENDING,
+    Pending,
+    Settling,
+    abandoned,
+    fields_of,
+)
 from penstock.integrations.request import Response
 from penstock.limit import Limit
 from penstock.numbers import reset_of
@@ -41,6 +49,7 @@ async def telling(pending: Pending, app: App, scope: Scope, receive: Receive, se
     """Run the application, add headers to the start of its response, and settle."""
     scope[PENDING] = pending
     started = False
+    client = WatchedClient(receive)
 
     def tell(message: Message) -> Awaitable[None]:
         # No coroutine of its own: it would cost more than what it does.
@@ -51,15 +60,19 @@ async def telling(pending: Pending, app: App, scope: Scope, receive: Receive, se
         sending = send(with_fields(message, pending))
         for checkpoint, _ in pending:
             if checkpoint.count_when is not None:
-                return _settling(sending, pending, message)
+                return _settling(sending, pending, message, client)
         return sending
 
     try:
-        await app(scope, receive, tell)
+        await app(scope, client, tell)
     except Exception as error:
         if not started:
-            await _settle(pending, Response(500, {}, error))
+            await _settle(pending, Response(500, {}, error), client)
         raise
+    finally:
+        if not started:  # it was cancelled, or nothing was answered
+            for waiting in abandoned(pending):
+                await waiting
 
 
 def with_fields(message: Message, pending: Pending) -> Message:
@@ -99,23 +112,23 @@ def _prepared(name: str, limit: Limit) -> tuple[tuple[bytes, bytes], bytes, tupl
     return (b"ratelimit-policy", told), quoted_name(name).encode(), (b"x-ratelimit-limit", amount)
 
 
-async def _settling(sending: Awaitable[None], pending: Pending, message: Message) -> None:
+async def _settling(
+    sending: Awaitable[None], pending: Pending, message: Message, client: WatchedClient
+) -> None:
     try:
         await sending
     finally:  # also if the client has left: the application has answered
-        await settle(pending, message)
+        await _settle(pending, _response(message), client)
 
 
-async def settle(pending: Pending, message: Message) -> None:
-    """By the status of the response, for those who asked."""
+def _response(message: Message) -> Response:
     if message["type"] in _WITHOUT_STATUS:
-        await _settle(pending, Response(_WITHOUT_STATUS[message["type"]], {}))
-        return
+        return Response(_WITHOUT_STATUS[message["type"]], {})
     pairs = message.get("headers", ())
     headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in pairs}
-    await _settle(pending, Response(message["status"], headers))
+    return Response(message["status"], headers)
 
 
-async def _settle(pending: Pending, response: Response) -> None:
-    for waiting in Settling(pending).settle(response):
+async def _settle(pending: Pending, response: Response, client: WatchedClient) -> None:
+    for waiting in Settling(pending).settle(response, client.absent):
         await waiting

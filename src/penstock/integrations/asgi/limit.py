@@ -23,7 +23,7 @@ from penstock.integrations.asgi.request import (
 from penstock.integrations.checkpoint import Checkpoint
 from penstock.integrations.defer import Defer, Deferred, check_defer, place_of
 from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import PENDING, Pending
+from penstock.integrations.pending import PENDING, Pending, withdraw
 
 POLICY_VIOLATION = 1008  # RFC 6455
 NEVER_SENT = (1004, 1005, 1006, 1015)  # the same, 7.4.1
@@ -85,6 +85,9 @@ class PenstockMiddleware:
                     return await self._app(scope, receive, send)
                 pending = [(self._checkpoint, outcome)]
                 return await telling(pending, self._app, scope, receive, send)
+            if pending is not None:
+                for waiting in withdraw(pending[:-1]):
+                    await waiting
             if kind == "websocket":
                 return await self._close(outcome, scope, receive, send)
             return await self._refuse(outcome, request, receive, send)

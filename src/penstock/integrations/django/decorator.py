@@ -59,6 +59,9 @@ def _synchronous(view: Callable[..., Any], doors: _Doors, scope: str) -> Callabl
         except Exception as error:
             wait_for_all(turn.failed(error))
             raise
+        except BaseException:
+            wait_for_all(turn.abandoned())
+            raise
         wait_for_all(turn.done(response))
         return response
 
@@ -79,6 +82,9 @@ def _asynchronous(view: Callable[..., Any], doors: _Doors, scope: str) -> Callab
                 response = await view(native, *args, **kwargs)
         except Exception as error:
             await await_all(turn.failed(error))
+            raise
+        except BaseException:
+            await await_all(turn.abandoned())
             raise
         await await_all(turn.done(response))
         return response

@@ -21,9 +21,10 @@ from penstock.integrations.checkpoint import Flow as Deciding
 from penstock.integrations.defer import Deferred
 from penstock.integrations.http import NAMES, Answer, Header
 from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import PENDING, Pending, Settling, fields_of
+from penstock.integrations.pending import PENDING, Pending, Settling, abandoned, fields_of
 from penstock.integrations.request import Request, Response
 from penstock.integrations.views import Door, awaited
+from penstock.integrations.wsgi.client import WATCHED, WatchedInput, client_absent, promised
 from penstock.integrations.wsgi.request import headers_of
 
 # On Django's request: what a view raised and nobody caught.
@@ -53,6 +54,19 @@ class DjangoDoor(Door):
 
     def note(self, request: Request, outcome: Outcome) -> None:
         request.native.penstock = outcome
+
+    def watch(self, request: Request) -> None:
+        """Django has taken the body's stream out of the environ already.
+
+        In ASGI it has read the body, and cancels a view whose client leaves.
+        """
+        native = request.native
+        stream = getattr(native, "_stream", None)
+        started = getattr(native, "_read_started", True)
+        if hasattr(native, "scope") or stream is None or started or WATCHED in native.META:
+            return
+        watched = WatchedInput(stream, promised(native.META))
+        native._stream = native.META[WATCHED] = watched
 
     def respond(self, answer: Answer) -> HttpResponse:
         return HttpResponse(answer.body, status=answer.status, headers=dict(answer.headers))
@@ -108,11 +122,20 @@ class Turn:
             return []
         error = getattr(self._native, ERROR, None) if response.status_code >= 500 else None
         headers = {name.lower(): value for name, value in response.items()}
-        return settling.settle(Response(response.status_code, headers, error))
+        return settling.settle(Response(response.status_code, headers, error), self._absent())
 
     def failed(self, error: Exception) -> list[Awaitable[Any]]:
         """Returns what has to be awaited."""
-        return Settling(self.pending).settle(_answered(error)) if self._leave() else []
+        if not self._leave():
+            return []
+        return Settling(self.pending).settle(_answered(error), self._absent())
+
+    def abandoned(self) -> list[Awaitable[Any]]:
+        """It was cancelled. Returns what has to be awaited."""
+        return abandoned(self.pending) if self._leave() else []
+
+    def _absent(self) -> bool:
+        return client_absent(self._native.META)
 
     def _leave(self) -> bool:
         if self._outermost:

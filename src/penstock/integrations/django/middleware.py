@@ -54,7 +54,11 @@ class PenstockMiddleware:
         instead = None
         if self._door is not None:
             instead = finish(self._door.flow(DjangoRequest(native), turn.pending, native), wait)
-        response: HttpResponseBase = self.get_response(native) if instead is None else instead
+        try:
+            response: HttpResponseBase = self.get_response(native) if instead is None else instead
+        except BaseException:  # Django makes an answer of every Exception
+            wait_for_all(turn.abandoned())
+            raise
         wait_for_all(turn.done(response))
         return response
 
@@ -64,7 +68,13 @@ class PenstockMiddleware:
         if self._door is not None:
             flow = self._door.flow(DjangoRequest(native), turn.pending, native)
             instead = await finish_async(flow)
-        response: HttpResponseBase = await self.get_response(native) if instead is None else instead
+        try:
+            response: HttpResponseBase = (
+                await self.get_response(native) if instead is None else instead
+            )
+        except BaseException:  # Django makes an answer of every Exception: it was cancelled
+            await await_all(turn.abandoned())
+            raise
         await await_all(turn.done(response))
         return response
 

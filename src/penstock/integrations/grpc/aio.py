@@ -94,6 +94,7 @@ class _InTasks:
             try:
                 async with aclosing(behaviour(request, visit.context)) as responses:
                     async for response in responses:
+                        visit.answers()
                         yield response
             except BaseException as error:
                 await self._leave(visit, error)

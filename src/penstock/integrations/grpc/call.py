@@ -83,8 +83,9 @@ class Call:
 class Status:
     """How a call ended, for ``count_when``.
 
-    ``code`` is CANCELLED where the client went away, also because its time was up.
-    ``error`` is what the handler raised, if that was not by ``abort``.
+    ``code`` is CANCELLED where the client went away from a stream, also because its time was
+    up. ``error`` is what the handler raised, if that was not by ``abort``. There is no status of
+    a call that was cancelled before its handler answered: it stays counted.
     """
 
     code: grpc.StatusCode

@@ -7,12 +7,15 @@ context, which adds ours to whatever it sets.
 
 from __future__ import annotations
 
+from asyncio import CancelledError, current_task
 from collections.abc import Iterable
 from typing import Any
 
 import grpc
+import grpc.aio
 
 from penstock.integrations.grpc.answer import Metadata
+from penstock.integrations.outcome import Outcome
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -20,14 +23,16 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 class Watched:
     """The context of one call, as its handler sees it. Fits all of gRPC's contexts."""
 
-    __slots__ = ("_aborted", "_added", "_code", "_context", "_own")
+    __slots__ = ("_aborted", "_added", "_code", "_context", "_own", "answered", "outcome")
 
-    def __init__(self, context: Any, added: Metadata) -> None:
+    def __init__(self, context: Any, added: Metadata, outcome: Outcome) -> None:
         self._context = context
         self._added = added
+        self.outcome = outcome
         self._own = already_set(context)
         self._code: grpc.StatusCode | None = None
         self._aborted = False
+        self.answered = False  # whether the client was sent anything
         if added:
             context.set_trailing_metadata((*self._own, *added))
 
@@ -38,6 +43,16 @@ class Watched:
         self._own = tuple(trailing_metadata)
         self._context.set_trailing_metadata((*self._own, *self._added))
 
+    @property
+    def penstock_limits(self) -> list[Watched]:
+        """Of all interceptors of ours that have let this call pass, the innermost first."""
+        return [self, *limits_of(self._context)]
+
+    def tell(self, added: Metadata) -> None:
+        """Tell this from now on, instead of what was added before."""
+        self._added = added
+        self._context.set_trailing_metadata((*self._own, *added))
+
     def trailing_metadata(self) -> Any:
         """What the handler has set."""
         return self._own
@@ -47,6 +62,14 @@ class Watched:
         self._context.set_code(code)
 
     # Not coroutine functions: a coroutine, where there is one, goes to the handler to await.
+
+    def write(self, message: Any) -> Any:
+        self.answered = True
+        return self._context.write(message)
+
+    def send_initial_metadata(self, initial_metadata: Iterable[Any]) -> Any:
+        self.answered = True
+        return self._context.send_initial_metadata(initial_metadata)
 
     def abort(self, code: Any, details: str = "", trailing_metadata: Iterable[Any] = ()) -> Any:
         self._code = _as_code(code)
@@ -64,14 +87,50 @@ class Watched:
 grpc.ServicerContext.register(Watched)
 
 
+def limits_of(context: Any) -> list[Watched]:
+    """Also through contexts of others' interceptors, if these hand on what they do not know."""
+    found: list[Watched] = getattr(context, "penstock_limits", [])
+    return found
+
+
+def is_gone(context: Any, error: BaseException | None) -> bool:
+    """Whether the client has gone away."""
+    if isinstance(error, (GeneratorExit, CancelledError)):
+        return True
+    is_active = getattr(context, "is_active", None)
+    if is_active is not None:  # threads are not told; they can look
+        return not is_active()
+    cancelled = getattr(context, "cancelled", None)  # not in threads of grpc.aio
+    if (cancelled is not None and cancelled()) or _is_broken(error):
+        return True
+    try:
+        task = current_task()
+    except RuntimeError:  # a thread of grpc.aio
+        return False
+    return task is not None and task.cancelling() > 0  # whatever the handler made of it
+
+
+def _is_broken(error: BaseException | None) -> bool:
+    """Whether it comes of a message that could not be sent, or read, any more."""
+    while error is not None:
+        if isinstance(error, grpc.aio.InternalError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def ended(watched: Watched, error: BaseException | None) -> tuple[Any, BaseException | None]:
-    """The code with which the handler left, and what it raised of its own."""
+    """The code with which the handler left by itself, and what it raised of its own."""
     code = watched._code
     if watched._aborted:
         return code, None
     if error is not None and code in (None, grpc.StatusCode.OK):
         code = grpc.StatusCode.UNKNOWN
     return code or grpc.StatusCode.OK, error
+
+
+def left_by_itself(watched: Watched, error: BaseException | None) -> bool:
+    return error is None or watched._aborted
 
 
 def already_set(context: Any) -> tuple[Any, ...]:

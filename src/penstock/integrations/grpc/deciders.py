@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from penstock.async_limiter import AsyncLimiter
 from penstock.decision import Decision
@@ -13,14 +12,23 @@ from penstock.gate import AsyncGate, Gate
 from penstock.integrations.descriptors import ADDRESS, Descriptors, Dimension
 from penstock.integrations.grpc.call import Call, KeyFunction
 from penstock.integrations.grpc.flow import Flow, value
-from penstock.integrations.outcome import FromGate, FromLimits, Outcome, limits_in
+from penstock.integrations.outcome import (
+    FromGate,
+    FromLimits,
+    Named,
+    Outcome,
+    by_gate,
+    limits_in,
+    needs_answer,
+    undecided,
+)
 from penstock.limit import Limit, as_limit
 from penstock.limiter import MOST_KNOWN, Limiter
+from penstock.rules.taken import Taken
 from penstock.stores.base import Counters, Store
 
 Limits = Limit | str | Sequence[Limit | str] | None
 LimitFunction = Callable[[Call], Limits | Awaitable[Limits]]
-Named = Sequence[tuple[str, Counters]]
 
 
 class ByLimiter:
@@ -36,7 +44,9 @@ class ByLimiter:
         name: str,
         on_failure: str | None,
         asynchronous: bool,
+        settles: bool,
     ) -> None:
+        self._settles = settles
         self._limiter = as_limiter(limiter, store, asynchronous)
         if not isinstance(name, str) or not name:
             raise TypeError(f"name is a non-empty str, not {name!r:.100}")
@@ -63,6 +73,8 @@ class ByLimiter:
         if key is None or not counted:
             return None
         try:
+            if self._settles and needs_answer(counted):
+                return (yield from undecided(self._limiter.store, counted, key, cost, self._waits))
             decisions = yield from self._hit(counted, key, cost)
         except StoreError as error:
             raise limits_in(error, counted) from None
@@ -133,10 +145,8 @@ class ByGate:
         descriptors = yield from self._descriptors.flow(call)
         if not descriptors:
             return None
-        verdict: Any = self._gate.check(*descriptors, domain=self._domain, hits=cost)
-        if self._asynchronous:
-            verdict = yield verdict
-        return FromGate(self._gate, descriptors, self._domain, cost, verdict)
+        asynchronous = self._asynchronous
+        return (yield from by_gate(self._gate, descriptors, self._domain, cost, asynchronous))
 
     def denial(self, call: Call) -> Flow[Outcome | None]:
         """For calls that are not counted: None, unless a deny list refuses them."""
@@ -144,7 +154,7 @@ class ByGate:
         verdict = self._gate.denial(*descriptors, domain=self._domain)
         if verdict is None:
             return None
-        return FromGate(self._gate, descriptors, self._domain, 1, verdict)
+        return FromGate(self._gate, descriptors, self._domain, verdict, Taken())
 
     @property
     def denies(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -18,9 +17,16 @@ from penstock.events import Hook, Hooks, Refused
 from penstock.gate import Gate
 from penstock.integrations.descriptors import Dimension
 from penstock.integrations.grpc import answer
-from penstock.integrations.grpc.answer import Metadata, Refusal
+from penstock.integrations.grpc.answer import Refusal
 from penstock.integrations.grpc.call import Call, KeyFunction, Status, as_pairs, by_peer
-from penstock.integrations.grpc.context import Watched, already_set, ended
+from penstock.integrations.grpc.context import (
+    Watched,
+    already_set,
+    ended,
+    is_gone,
+    left_by_itself,
+    limits_of,
+)
 from penstock.integrations.grpc.deciders import ByGate, ByLimiter, LimitFunction, Limits
 from penstock.integrations.grpc.exempt import EXEMPT, ExemptFunction, ExemptNames
 from penstock.integrations.grpc.flow import Flow, value
@@ -120,6 +126,7 @@ class Guard:
             self._decider = ByLimiter(
                 limiter, key, limit,
                 store=store, name=name, on_failure=on_failure, asynchronous=self.asynchronous,
+                settles=count_when is not None,
             )  # fmt: skip
 
     def _check_plain(self, **functions: object) -> None:
@@ -153,13 +160,26 @@ class Guard:
         except StoreError as error:
             logger.warning("a call was not counted, as the store failed: %s", error)
             closed = fails_closed(error, self._on_failure, self._decider.store)
-            return self._visit(call, context, None, "", answer.UNAVAILABLE if closed else None)
-        if outcome is None:
-            return Visit(self, call, context)
-        if self._on_failure is not None and isinstance(outcome, FromGate):
-            outcome = outcome.under(self._on_failure == CLOSED)
-        refusal = None if outcome.allowed else self._refusal(outcome)
-        return self._visit(call, context, outcome, outcome.key, refusal)
+            refusal = answer.UNAVAILABLE if closed else None
+            visit = self._visit(call, context, None, "", refusal)
+        else:
+            if outcome is None:
+                return Visit(self, call, context)
+            if self._on_failure is not None and isinstance(outcome, FromGate):
+                outcome = outcome.under(self._on_failure == CLOSED)
+            refusal = None if outcome.allowed else self._refusal(outcome)
+            visit = self._visit(call, context, outcome, outcome.key, refusal)
+        if visit.refusal is not None:
+            yield from self._withdraw(context)
+        return visit
+
+    def _withdraw(self, context: Any) -> Flow[None]:
+        """Interceptors before this one have let the call pass: they give back what they took."""
+        for watched in limits_of(context):
+            back = watched.outcome.withdraw(self.asynchronous)
+            if back is not None:
+                yield back
+            watched.tell(answer.fields(watched.outcome.told))
 
     def _denial(self, call: Call) -> Flow[Outcome | None]:
         """Deny lists apply to exempt calls, too."""
@@ -195,12 +215,18 @@ class Guard:
         """Give back what need not be counted. The call has ended: nothing may fail any more."""
         try:
             assert self._count_when is not None
-            if not (yield from value(self._count_when(status))):
-                back = outcome.give_back(self.asynchronous)
-                if back is not None:
-                    yield back
+            counts = yield from value(self._count_when(status))
+            back = (outcome.confirm if counts else outcome.give_back)(self.asynchronous)
+            if back is not None:
+                yield back
         except Exception:
             logger.exception("a call to %s stays counted", status.call.method)
+
+    def keep(self, outcome: Outcome) -> Flow[None]:
+        """It stays counted, whatever ``count_when`` would say."""
+        back = outcome.confirm(self.asynchronous)
+        if back is not None:
+            yield back
 
     def close(self) -> None:
         """Stop watching the file of rules, if it does."""
@@ -218,7 +244,9 @@ class Visit:
     ``context`` is what the handler is given; ``refusal`` says that there will be none.
     """
 
-    __slots__ = ("_call", "_ending", "_guard", "_outcome", "_watched", "context", "refusal")
+    __slots__ = (
+        "_call", "_context", "_ending", "_guard", "_outcome", "_watched", "context", "refusal",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -233,28 +261,36 @@ class Visit:
         self._outcome = outcome
         self._ending = threading.Lock()
         self.refusal = refusal
-        self.context = context
+        self.context = self._context = context
         self._watched: Watched | None = None
         if outcome is not None:
-            added: Metadata = answer.fields(outcome.told)
-            if added or guard.settles:
-                self._watched = self.context = Watched(context, added)
+            self._watched = self.context = Watched(context, answer.fields(outcome.told), outcome)
 
     def trailing(self) -> Sequence[Any]:
         """What a refusal sends, with what an interceptor before us has set."""
         assert self.refusal is not None
         return (*already_set(self.context), *self.refusal.metadata)
 
+    def answers(self) -> None:
+        """A response is about to be sent."""
+        if self._watched is not None:
+            self._watched.answered = True
+
     def end(self, error: BaseException | None) -> Flow[None] | None:
         """What is left to do when the handler has ended, however often that is said."""
         if self._watched is None or self._outcome is None or not self._guard.settles:
             return None
+        if self._outcome.returned:  # a limit after this one has refused the call
+            return None
         if not self._ending.acquire(blocking=False):
             return None
-        code, raised = ended(self._watched, error)
-        # Threads are not told when a client goes away; they can look.
-        is_active = getattr(self.context, "is_active", None)
-        gone = isinstance(error, (GeneratorExit, CancelledError))
-        if gone or (is_active is not None and not is_active()):
-            code, raised = grpc.StatusCode.CANCELLED, None
+        watched = self._watched
+        code, raised = ended(watched, error)
+        if is_gone(self._context, error):
+            if not left_by_itself(watched, error):
+                if not watched.answered:  # nobody knows what the handler had done
+                    return self._guard.keep(self._outcome)
+                code, raised = grpc.StatusCode.CANCELLED, None
+            elif Status(code, self._call).failed:
+                return self._guard.keep(self._outcome)
         return self._guard.settle(self._outcome, Status(code, self._call, raised))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Generator
 from functools import wraps
 from typing import Any
@@ -95,7 +96,15 @@ class InThreads:
             if visit is None:
                 return
             try:
-                yield from behaviour(request, visit.context)
+                responses = behaviour(request, visit.context)
+                try:
+                    for response in responses:
+                        visit.answers()
+                        yield response
+                finally:
+                    close = getattr(responses, "close", None)
+                    if close is not None:
+                        close()
             except BaseException as error:
                 self._leave(visit, error)
                 raise
@@ -115,9 +124,12 @@ class InThreads:
             def send_or_leave(response: Any) -> None:
                 if response is None:
                     self._leave(visit)
+                else:
+                    visit.answers()
                 send(response)
 
-            context.add_callback(lambda: self._leave(visit))
+            # If it did not leave before this, the client did.
+            context.add_callback(lambda: self._leave(visit, CancelledError()))
             try:
                 behaviour(request, visit.context, send_or_leave)
             except BaseException as error:

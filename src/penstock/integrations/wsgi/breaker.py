@@ -12,6 +12,7 @@ from penstock.integrations import http
 from penstock.integrations.descriptors import no_waiting
 from penstock.integrations.exempt import as_exempt
 from penstock.integrations.request import Request
+from penstock.integrations.wsgi.client import client_absent, watch_client
 from penstock.integrations.wsgi.request import (
     App,
     Environ,
@@ -26,7 +27,8 @@ class BreakerWSGI:
 
     ``app.wsgi_app = BreakerWSGI(app.wsgi_app, CircuitBreaker(failures=20))``
 
-    A request failed if the application raised, or answered 5xx. ``exempt`` are paths that
+    A request failed if the application raised, or answered 5xx, unless its client had left
+    before its body was read. ``exempt`` are paths that
     neither count nor are refused, such as ``"/health"``.
     """
 
@@ -58,7 +60,8 @@ class BreakerWSGI:
             accept = request.header("accept") or ""
             answer = http.unavailable(503, "Out of order for a while", after, accept)
             return start_answer(answer, environ, start_response)
-        call = _Call(breaker, permit, start_response)
+        watch_client(environ)
+        call = _Call(breaker, permit, environ, start_response)
         try:
             body = self._app(environ, call.start)
         except Exception as error:
@@ -74,26 +77,35 @@ class _Call:
     """What the breaker is told of one request, once."""
 
     def __init__(
-        self, breaker: CircuitBreaker, permit: Permit, start_response: StartResponse
+        self,
+        breaker: CircuitBreaker,
+        permit: Permit,
+        environ: Environ,
+        start_response: StartResponse,
     ) -> None:
         self._breaker = breaker
         self._permit = permit
+        self._environ = environ
         self._start_response = start_response
         self.told = False
 
     def start(self, status: str, headers: Any, *exc_info: Any) -> Any:
-        if not self.told:
+        if status.startswith("5"):
+            self._failed(f"it answered {status[:3]}")
+        elif not self.told:
             self.told = True
-            if status.startswith("5"):
-                self._breaker.failed(self._permit, f"it answered {status[:3]}")
-            else:
-                self._breaker.succeeded(self._permit)
+            self._breaker.succeeded(self._permit)
         return self._start_response(status, headers, *exc_info)
 
     def failed(self, error: Exception) -> None:
-        if not self.told:
+        self._failed(f"{type(error).__name__}: {error}"[:200])
+
+    def _failed(self, why: str) -> None:
+        if client_absent(self._environ):  # which says nothing about the application
+            self.gave_up()
+        elif not self.told:
             self.told = True
-            self._breaker.failed(self._permit, f"{type(error).__name__}: {error}"[:200])
+            self._breaker.failed(self._permit, why)
 
     def gave_up(self) -> None:
         if not self.told:

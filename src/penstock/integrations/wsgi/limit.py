@@ -1,8 +1,9 @@
 """PenstockWSGI: rate limits for any WSGI application.
 
 Only ``start_response`` is wrapped. What the application returns is handed on as it is, so that
-the server still knows a file when it sees one, and closes what has to be closed. But for one
-case: somebody has a ``count_when``, and the application will only begin when it is iterated.
+the server still knows a file when it sees one, and closes what has to be closed. With a
+``count_when``, the body of the request is wrapped, too, to see whether it comes in full, and the
+response if the application will only begin when it is iterated.
 """
 
 from __future__ import annotations
@@ -16,8 +17,16 @@ from penstock.integrations.checkpoint import Checkpoint
 from penstock.integrations.defer import Defer, Deferred, check_defer, place_of
 from penstock.integrations.descriptors import no_waiting
 from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import PENDING, Pending, Settling, with_fields
+from penstock.integrations.pending import (
+    PENDING,
+    Pending,
+    Settling,
+    abandoned,
+    with_fields,
+    withdraw,
+)
 from penstock.integrations.request import Response
+from penstock.integrations.wsgi.client import client_absent, watch_client
 from penstock.integrations.wsgi.request import (
     App,
     Environ,
@@ -66,10 +75,13 @@ class PenstockWSGI:
         if outcome is None:
             return self._app(environ, start_response)
         environ["penstock.outcome"] = outcome
+        if self._checkpoint.count_when is not None:
+            watch_client(environ)
         pending: Pending | None = environ.get(PENDING)
         if pending is not None:  # another of us is further out, and tells
             pending.append((self._checkpoint, outcome))
         if not outcome.allowed:
+            withdraw(pending[:-1] if pending else ())
             return self._refuse(outcome, request, start_response)
         if pending is not None:
             return self._app(environ, start_response)
@@ -113,11 +125,14 @@ def _telling(
 ) -> Iterable[bytes]:
     """Run the application, add headers to the start of its response, and settle."""
     environ[PENDING] = pending
-    tell = _Teller(pending, start_response)
+    tell = _Teller(pending, environ, start_response)
     try:
         body = app(environ, tell)
     except Exception as error:
         tell.failed(error)
+        raise
+    except BaseException:
+        abandoned(pending)
         raise
     return body if tell.done else _Watched(body, tell)
 
@@ -125,8 +140,9 @@ def _telling(
 class _Teller:
     """A ``start_response`` that adds the headers, and settles by the status."""
 
-    def __init__(self, pending: Pending, start_response: StartResponse) -> None:
+    def __init__(self, pending: Pending, environ: Environ, start_response: StartResponse) -> None:
         self._pending = pending
+        self._environ = environ
         self._settling = Settling(pending)
         self._start_response = start_response
         self._started = False
@@ -140,12 +156,19 @@ class _Teller:
         # With exc_info it is for the second time, and nothing was sent of the first.
         if self._settling.wanted:
             found = {name.lower(): value for name, value in headers}
-            self._settling.settle(Response(int(status[:3]), found, _error(status, *exc_info)))
+            self._settle(Response(int(status[:3]), found, _error(status, *exc_info)))
         return write
 
     def failed(self, error: BaseException) -> None:
         if not self._started:
-            self._settling.settle(Response(500, {}, error))
+            self._settle(Response(500, {}, error))
+
+    def closed(self) -> None:
+        if not self._started:
+            abandoned(self._pending)
+
+    def _settle(self, response: Response) -> None:
+        self._settling.settle(response, client_absent(self._environ))
 
     @property
     def done(self) -> bool:
@@ -169,6 +192,7 @@ class _Watched:
             raise
 
     def close(self) -> None:
+        self._tell.closed()
         close = getattr(self._body, "close", None)
         if close is not None:
             close()
