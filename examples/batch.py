@@ -1,4 +1,4 @@
-"""Many small calls that become one: a hundred tasks want one user each.
+"""Batching: a hundred tasks that fetch one user each share a few calls.
 
 Run it: python examples/batch.py
 """
@@ -10,7 +10,7 @@ from penstock.client import batch
 
 @batch(size=40, within=0.01)
 async def fetch_user(numbers: list[int]) -> list[str]:
-    """One call for up to forty of them; callers give one number and get one name."""
+    """Fetches up to forty users in one call; each caller passes one number and gets one name."""
     print(f"one call for {len(numbers)} users")
     await asyncio.sleep(0.02)
     return [f"user {number}" for number in numbers]

@@ -1,7 +1,7 @@
-"""A circuit breaker: stop asking what is down, and ask again carefully.
+"""A circuit breaker: stop calling a service that is down, and test it before resuming.
 
-The price service fails for a while. Calls fail at first, then a stored price is used at
-once, and now and then one call looks whether the service is back.
+The price service fails for a while. The first calls fail. Then the breaker opens and a stored
+price is used immediately. From time to time, one call tests whether the service is back.
 
 Run it: python examples/breaker.py
 """
@@ -27,7 +27,7 @@ def price() -> str:
     try:
         return fetch_price()
     except CircuitOpen as error:
-        return f"41.90, stored (ask again in {error.retry_after:.2f} s)"
+        return f"41.90, stored (retry in {error.retry_after:.2f} s)"
     except ConnectionError:
         return "41.90, stored (the call failed)"
 

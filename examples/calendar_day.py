@@ -1,6 +1,6 @@
-"""Five SMS a day, where a day is a day in Taipei, whatever clock the server shows.
+"""Five SMS per day, where the day begins at midnight in Taipei, wherever the server is.
 
-The clock is pretended, so that we need not wait for midnight.
+A fake clock saves waiting for midnight.
 
 Run it: python examples/calendar_day.py
 """

@@ -1,7 +1,7 @@
-"""A polite client: five workers call an API that allows twenty calls a second.
+"""A polite client: five workers call an API that allows twenty calls per second.
 
-The server below says in its answers how many calls are left, as many APIs do. A plain client
-runs into refusals; one with a paced transport slows down before them.
+The server below reports in its responses how many calls are left, as many APIs do. A plain
+client is refused often. A client with a paced transport slows down before it is refused.
 
 Run it: python examples/client_httpx.py   (needs httpx)
 """
@@ -39,7 +39,7 @@ class Api(BaseHTTPRequestHandler):
 
 
 async def work(url: str, polite: bool) -> int:
-    """Twenty calls, one after the other; how many of them came back with a result."""
+    """Makes twenty calls in sequence, and returns how many of them succeeded."""
     plain = httpx.AsyncHTTPTransport()
     transport = AsyncPacedTransport(transport=plain) if polite else plain
     async with httpx.AsyncClient(transport=transport) as client:

@@ -1,6 +1,6 @@
-"""requests with a limit of its own in front, and refusals that are tried again.
+"""requests with a local limit, and retries of refused calls.
 
-The server below refuses every third call, and says when to come back.
+The server below refuses every third call and says when to retry.
 
 Run it: python examples/client_requests.py   (needs requests)
 """

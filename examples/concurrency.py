@@ -1,4 +1,4 @@
-"""How many at once: two slots, a line by priority, and a user who wants it all.
+"""Concurrency: two slots, a queue by priority, and fair turns between users.
 
 Run it: python examples/concurrency.py
 """
@@ -19,13 +19,13 @@ async def transcode(video: str, user: str, priority: int, start: float) -> str:
             await asyncio.sleep(0.1)
             return f"{video:<14} began at {began:.1f} s, waited for {hold.waited:.1f} s"
     except LineFull:
-        return f"{video:<14} the line is full: come back later (429)"
+        return f"{video:<14} the queue is full: retry later (429)"
     except WaitedTooLong as error:
         return f"{video:<14} {error.reason} (504)"
 
 
 async def main() -> None:
-    print("2 at once, 6 may wait. Ann comes first, with nine; then Bob and an alarm:")
+    print("2 run at once, 6 may wait. Ann submits nine videos first; then come Bob and an alarm:")
     start = time.monotonic()
     wanted = [(f"ann's {number}", "ann", NORMAL) for number in range(1, 9)]
     wanted += [("ann's backup", "ann", LOW)]

@@ -1,7 +1,7 @@
-"""A Django site in one file, with limits: for all, for a view, and for an async one.
+"""A Django site in one file, with limits for the site, an async view, and failed log-ins.
 
-Run it: python examples/django_app.py           it asks itself, and shows the answers
-        python examples/django_app.py --serve   at http://127.0.0.1:8000
+Run it: python examples/django_app.py           sends requests to itself, shows the responses
+        python examples/django_app.py --serve   serves at http://127.0.0.1:8000
 """
 
 import logging
@@ -16,7 +16,7 @@ from django.urls import path
 
 from penstock.integrations import Response, by_api_key
 
-# In a project of several files, these two are all that it takes.
+# In a normal project, these two settings are enough.
 MIDDLEWARE = ["penstock.integrations.django.PenstockMiddleware"]
 PENSTOCK = {"limit": "100/minute", "name": "all", "exempt": ["/health"]}
 
@@ -30,7 +30,7 @@ settings.configure(
 )
 django.setup()
 
-from penstock.integrations.django import limit  # noqa: E402 - it reads the settings above
+from penstock.integrations.django import limit  # noqa: E402 - reads the settings above
 
 
 def failed(response: Response) -> bool:
@@ -66,17 +66,17 @@ def show(answer: HttpResponse) -> None:
 
 
 def ask_ourselves() -> None:
-    logging.getLogger("django.request").setLevel("ERROR")  # no line for each refusal
+    logging.getLogger("django.request").setLevel("ERROR")  # do not log each refusal
     client = Client()
     for key in ("ada's", "bob's"):
-        print(f"{key} key searches, three times a second at most:")
+        print(f"{key} key searches, at most three times per second:")
         for _ in range(4):
             show(client.get("/search/penstock", headers={"X-API-Key": key}))
-    print("Only wrong passwords count; the third is the last for a quarter of an hour:")
+    print("Only wrong passwords count; after the third, log-ins are locked for 15 minutes:")
     for word in ("open sesame", "guess", "guess", "guess", "open sesame"):
         answer = client.get("/log-in", {"password": word})
         print(f"  {answer.status_code}  {word:<12} retry after", answer.headers.get("Retry-After"))
-    print("Nobody counts this:")
+    print("This path is exempt:")
     show(client.get("/health"))
 
 

@@ -1,6 +1,6 @@
-"""A FastAPI application with limits: for all, for a route, and for failed log-ins.
+"""A FastAPI application with limits for the application, a route, and failed log-ins.
 
-Serve it with ``uvicorn examples.fastapi_app:app``; run as it is, it asks itself.
+Serve it with ``uvicorn examples.fastapi_app:app``. Run directly, it sends requests to itself.
 """
 
 from __future__ import annotations

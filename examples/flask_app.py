@@ -1,7 +1,7 @@
-"""A Flask application with limits: for all, for a view, and for failed log-ins.
+"""A Flask application with limits for the application, a view, and failed log-ins.
 
-Run it: python examples/flask_app.py           it asks itself, and shows the answers
-        python examples/flask_app.py --serve   at http://127.0.0.1:8000
+Run it: python examples/flask_app.py           sends requests to itself, shows the responses
+        python examples/flask_app.py --serve   serves at http://127.0.0.1:8000
 """
 
 import sys
@@ -17,7 +17,7 @@ app = Flask(__name__)
 
 @app.before_request
 def who() -> None:
-    """Stands for a real log-in."""
+    """Takes the place of a real log-in."""
     g.user = request.headers.get("X-User")
 
 
@@ -60,14 +60,14 @@ def show(answer: Response) -> None:
 def ask_ourselves() -> None:
     client = app.test_client()
     for name in ("ada", "bob"):
-        print(f"{name} searches, three times a second at most:")
+        print(f"{name} searches, at most three times per second:")
         for _ in range(4):
             show(client.get("/search/penstock", headers={"X-User": name}))
-    print("Only wrong passwords count; the third is the last for a quarter of an hour:")
+    print("Only wrong passwords count; after the third, log-ins are locked for 15 minutes:")
     for word in ("open sesame", "guess", "guess", "guess", "open sesame"):
         answer = client.post("/log-in", data={"password": word})
         print(f"  {answer.status_code}  {word:<12} retry after", answer.headers.get("Retry-After"))
-    print("Nobody counts this:")
+    print("This path is exempt:")
     show(client.get("/health"))
 
 

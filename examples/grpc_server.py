@@ -1,7 +1,8 @@
-"""A gRPC server with limits: calls by address, and searches by API key.
+"""A gRPC server with limits for each method and API key.
 
-It starts a server on a free port, calls it, and prints what a client sees. The service is
-written by hand to need no generated code; with yours, only ``interceptors=`` is new.
+The example starts a server on a free port, calls it, and prints what a client sees. The
+service is written by hand so that it needs no generated code. In your own server, add only
+``interceptors=``.
 
 Run it: python examples/grpc_server.py
 """
@@ -77,7 +78,7 @@ def main() -> None:
             except grpc.RpcError as error:
                 show_refusal(error)
         for _ in range(2):
-            print("Watch, a stream, which counts once")
+            print("Watch: a stream counts once")
             try:
                 for price in follow(b"tea"):
                     print(f"  {price.decode()}")

@@ -1,7 +1,7 @@
-"""LLM tokens: reserve what a call may use, settle for what it did use.
+"""LLM tokens: reserve the tokens that a call may use, then settle for the actual use.
 
-Before a call nobody knows how many tokens the answer will have. Reserving the
-most it may have keeps the limit; settling gives back the rest.
+The number of tokens in the response is unknown before the call. Reserving the maximum
+enforces the limit, and settling gives the rest back.
 
 Run it: python examples/llm_tokens.py
 """
@@ -20,7 +20,7 @@ class Answer:
 
 
 def call_the_model(prompt: str, max_tokens: int) -> Answer:
-    """Stands for a real one."""
+    """Takes the place of a real model."""
     if "fail" in prompt:
         raise ConnectionError("the model hung up")
     return Answer("42", tokens={"short": 700, "long": 4600}.get(prompt, 3000))

@@ -1,7 +1,7 @@
-"""Log-ins: five wrong passwords in a minute, and the door stays shut for 15 minutes.
+"""Log-ins: after five wrong passwords in a minute, log-ins are locked for 15 minutes.
 
-A right password gives its attempt back, so people who know theirs never notice.
-The clock is pretended, so that a quarter of an hour passes at once.
+A correct password gives its attempt back, so users who know theirs are not affected.
+A fake clock lets 15 minutes pass immediately.
 
 Run it: python examples/login_lockout.py
 """
@@ -21,28 +21,28 @@ def log_in(user: str, password: str, address: str) -> str:
     try:
         with limiter.reserve(f"login:{user}:{address}") as attempt:
             if PASSWORDS.get(user) != password:
-                return f"wrong password, {attempt.decision.remaining} more before the lock"
-            attempt.cancel()  # a right one does not count
+                return f"wrong password, {attempt.decision.remaining} more before the lockout"
+            attempt.cancel()  # a correct password does not count
             return "welcome"
     except LimitExceeded as error:
         wait = error.decision.retry_after or 0.0
         return f"locked for {wait / 60:.1f} minutes"
 
 
-print("Alice logs in ten times, as scripts do:")
+print("Alice logs in ten times in a row:")
 print("  ", {log_in("alice", "correct horse", "192.0.2.7") for _ in range(10)})
 
-print("Somebody else guesses her password:")
+print("An attacker guesses her password:")
 for guess in range(1, 8):
     print(f"   guess {guess}:", log_in("alice", f"guess {guess}", "203.0.113.9"))
     clock.advance(2)
 
-print("Even the right one does not open the door now:")
+print("During the lockout, even the correct password is refused:")
 print("  ", log_in("alice", "correct horse", "203.0.113.9"))
 
-print("Alice herself comes from another address, and is not locked out:")
+print("Alice logs in from another address and is not locked out:")
 print("  ", log_in("alice", "correct horse", "192.0.2.7"))
 
 clock.advance(15 * 60)
-print("A quarter of an hour later:")
+print("15 minutes later:")
 print("  ", log_in("alice", "correct horse", "203.0.113.9"))

@@ -1,7 +1,7 @@
-"""Pacing: calls that come all at once leave one by one, evenly.
+"""Pacing: calls that arrive at once leave one by one, at an even pace.
 
-A leaky bucket gives each caller the next place on an evenly paced line; `wait`
-suspends until that place has come. When the line is full, a call is refused.
+A leaky bucket gives each caller the next place in an evenly paced queue, and `wait`
+suspends until its time has come. When the queue is full, a call is refused.
 
 Run it: python examples/paced_calls.py
 """
@@ -17,13 +17,13 @@ limiter = AsyncLimiter("20/second leaky_bucket burst 10")
 async def call(number: int, start: float) -> str:
     decision = await limiter.wait("api.example.com")
     if not decision:
-        return f"call {number:>2}: the line is full, come back in {decision.retry_after:.2f} s"
+        return f"call {number:>2}: the queue is full, retry in {decision.retry_after:.2f} s"
     left_at = time.monotonic() - start
     return f"call {number:>2}: left at {left_at:.2f} s  {' ' * round(left_at * 40)}*"
 
 
 async def main() -> None:
-    print("12 calls at once, 20 a second may leave, 10 fit into the line:")
+    print("12 calls arrive at once, 20 per second may leave, 10 fit into the queue:")
     start = time.monotonic()
     for line in await asyncio.gather(*(call(number, start) for number in range(1, 13))):
         print(f"  {line}")

@@ -1,4 +1,4 @@
-"""Several limits on one request: all of them pass, or nothing is taken from any.
+"""Several limits for one request: units are taken from all of them, or from none.
 
 Run it: python examples/several_limits.py
 """
@@ -18,15 +18,13 @@ def request(user: str, address: str) -> Decision:
     )
 
 
-print("Two users behind one address: 3 a minute each, 5 a minute together.")
+print("Two users behind one address: 3 per minute each, 5 per minute together.")
 for user in ("ann", "ann", "ann", "ann", "ben", "ben", "ben"):
     decision = request(user, "192.0.2.7")
     if decision:
-        print(f"  {user}: allowed; {decision.limit} has the least left: {decision.remaining}")
+        print(f"  {user}: allowed; lowest remaining: {decision.remaining} of {decision.limit}")
     else:
-        print(f"  {user}: refused by {decision.limit} for {decision.retry_after:.1f} s")
+        print(f"  {user}: refused by {decision.limit}, retry in {decision.retry_after:.1f} s")
 
 left = limiter.peek("user:ben", PER_USER).remaining
-print(
-    f"Ben's last request was refused for the address, so his own limit kept its unit: {left} left."
-)
+print(f"Ben's last request was refused by the address limit; his own limit still has {left} left.")

@@ -1,7 +1,7 @@
-"""Four worker processes, one limit, no server: the state is a file that all of them map.
+"""Four worker processes that share one limit through a memory-mapped file, without a server.
 
-With a `MemoryStore` each worker counts for itself, and together they admit four
-times the limit. With a `SharedMemoryStore` they count together.
+With a `MemoryStore`, each worker counts on its own, and together they can allow four
+times the limit. With a `SharedMemoryStore`, they count together.
 
 Run it: python examples/shared_workers.py
 """
@@ -19,11 +19,11 @@ LIMIT = "100/hour"
 
 
 def serve(limiter: Limiter) -> int:
-    """How many of a worker's requests were admitted."""
+    """Returns how many requests of this worker were allowed."""
     admitted = 0
     for _ in range(REQUESTS):
         admitted += limiter.hit("customer:7").allowed
-        time.sleep(0.0005)  # what a worker really does
+        time.sleep(0.0005)  # the work of a real worker
     return admitted
 
 
@@ -37,7 +37,7 @@ def count_together(path: Path) -> int:
 
 
 def main() -> None:
-    # Started from nothing, as a server starts its workers: they share only the path.
+    # Spawned, so that the workers share nothing but the path.
     processes = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, processes.Pool(WORKERS) as pool:
         path = Path(folder) / "limits"

@@ -1,7 +1,7 @@
-"""Testing code that uses limits: a clock that the test moves, and no sleeping.
+"""Testing code that uses limits: the test moves the clock, and nothing sleeps.
 
-`Newsletter` stands for your code. It is given a limiter, so a test can give it
-one on a `FakeClock`. The tests are plain functions; pytest would find them, too.
+`Newsletter` takes the place of your code. It receives its limiter as an argument, so a
+test can pass one with a `FakeClock`. The tests are plain functions that pytest also finds.
 
 Run it: python examples/testing_your_code.py
 """
