@@ -11,7 +11,7 @@ from penstock.testing import FakeClock
 
 
 class Newsletter:
-    """Sends at most two mails an hour to one address."""
+    """Sends at most two mails per hour to one address."""
 
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
