@@ -55,7 +55,7 @@ demo: .make/penstock
 ONCE := $(addprefix --ignore=tests/stores/test_redis_,breaker.py cancel.py clients.py cluster_faults.py faults.py \
   fixtures.py policies.py processes.py secrets.py) \
   $(addprefix --ignore=tests/,adaptive cli client concurrency deploy loadgen metrics integrations/grpc \
-  integrations/test_gunicorn.py server/admin server/e2e server/http server/proxy server/wires)
+  integrations/test_gunicorn.py admin proxy running wires)
 test: .make/penstock
 	@tools/nginx.sh .make/nginx
 	PATH="$(CURDIR)/.make/nginx:$$PATH" $(BIN)/pytest $(ARGS)
@@ -75,8 +75,8 @@ bench: .make/penstock .make/bench-packages
 
 fuzz: .make/penstock
 	$(BIN)/python tests/rules/fuzz.py --minutes 10 $(ARGS)
-	$(BIN)/python tests/server/wires/fuzz.py --minutes 10 $(ARGS)
-	$(BIN)/python tests/server/http/fuzz.py --minutes 10 $(ARGS)
+	$(BIN)/python tests/wires/grpc/fuzz.py --minutes 10 $(ARGS)
+	$(BIN)/python tests/wires/http/fuzz.py --minutes 10 $(ARGS)
 	PENSTOCK_PURE=1 $(BIN)/python tests/stores/fuzz_mapped.py --minutes 5 $(ARGS)
 	@mkdir -p build
 	tools/asan.sh build/asan $(BIN)/python tests/stores/fuzz_mapped.py --minutes 10 $(ARGS)
@@ -85,7 +85,7 @@ soak: .make/penstock
 	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q tests/properties
 	PENSTOCK_KILLS=5000 $(BIN)/pytest -q -s tests/stores/test_shared_processes.py
 	PENSTOCK_KILLS=1000 $(BIN)/pytest -q -s tests/concurrency/test_slot_processes.py
-	$(BIN)/python tests/server/soak.py --minutes 30
+	$(BIN)/python tests/running/soak.py --minutes 30
 	PENSTOCK_ROUNDS=1000 $(BIN)/pytest -q -s tests/concurrency/test_slot_chaos.py
 
 # Exact versions, from the ranges in pyproject.toml; run it to move them.

@@ -19,7 +19,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
-NGHTTP2 = "penstock.server.wires.h2._nghttp2"
+NGHTTP2 = "penstock.wires.grpc.h2._nghttp2"
 REQUIRED = os.environ.get("PENSTOCK_REQUIRE_COMPILED") == "1"
 
 
@@ -59,7 +59,7 @@ def output(command: list[str], given: str = "") -> str | None:
 
 def nghttp2() -> list[Extension]:
     """The extension over libnghttp2, if that is here: fetched by tools/nghttp2.sh, or installed."""
-    folder = "src/penstock/server/wires/h2"
+    folder = "src/penstock/wires/grpc/h2"
     found = Extension(
         NGHTTP2,
         [f"{folder}/_nghttp2.pyx"],

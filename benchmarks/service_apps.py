@@ -27,9 +27,9 @@ def penstock_grpc(wire: str) -> None:
     """As `penstock serve` runs it, but for the ports that it prints."""
     import tempfile
 
-    from penstock.server.app import App
-    from penstock.server.loops import run
-    from penstock.server.settings import Settings
+    from penstock.running.app import App
+    from penstock.running.event_loop import run
+    from penstock.running.settings import Settings
 
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as rules:
         rules.write(RULES)
@@ -92,7 +92,7 @@ def starlette() -> None:
     from starlette.routing import Route
 
     from penstock import AsyncGate
-    from penstock.server.wires.http.check import written
+    from penstock.wires.http.check import written
 
     gate: Any = AsyncGate.from_rules(RULES)
 

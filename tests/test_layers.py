@@ -37,8 +37,12 @@ ORDER = [
     {"integrations"},
     {"client"},
     {"metrics"},
+    {"service"},
+    {"wires"},
+    {"admin"},
+    {"running"},
+    {"proxy"},
     {"loadgen"},
-    {"server"},
     {"testing"},
     {"cli", "__main__"},
 ]

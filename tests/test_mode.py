@@ -14,7 +14,7 @@ from penstock import _mode
 
 pytestmark = pytest.mark.skipif(not _mode.COMPILED, reason="nothing is compiled")
 REPORT = (
-    "import penstock.limiter, penstock.server.rls as rls, penstock._mode as mode;"
+    "import penstock.limiter, penstock.service.rls_request as rls, penstock._mode as mode;"
     "files = [module.__file__ for module in (penstock.limiter, rls)];"
     "print(mode.COMPILED, *[file.rpartition('.')[2] for file in files])"
 )
@@ -24,7 +24,7 @@ REPORT = (
     ("missing", "report"),
     [
         ([], "True so so"),
-        (["server/rls_quick"], "True so py"),  # of the service's messages: the limiter stays
+        (["service/rls_quick"], "True so py"),  # of the service's messages: the limiter stays
         (["algorithms/lockout"], "False py py"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Makes src/penstock/server/wires/descriptors.py from the .proto files in tools/protos.
+"""Makes src/penstock/wires/grpc/descriptors.py from the .proto files in tools/protos.
 
     python tools/descriptors.py            writes it
     python tools/descriptors.py --check    fails if it would change
@@ -22,7 +22,7 @@ from grpc_tools import protoc
 
 HERE = Path(__file__).parent
 PROTOS = HERE / "protos"
-TARGET = HERE.parent / "src/penstock/server/wires/descriptors.py"
+TARGET = HERE.parent / "src/penstock/wires/grpc/descriptors.py"
 
 
 def compiled() -> list[FileDescriptorProto]:

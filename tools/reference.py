@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.server.settings import reference
+from penstock.running.settings import reference
 
 PAGES = Path(__file__).parents[1] / "docs/reference"
 

@@ -33,9 +33,9 @@ CORE = (
 )
 # The service's messages. They call the core in C, but the core does not need them.
 SERVICE = (
-    "server.rls",
-    "server.rls_answer",
-    "server.rls_quick",
+    "service.rls_request",
+    "service.rls_response",
+    "service.rls_quick",
 )
 
 

@@ -15,10 +15,10 @@ from penstock.cli import main
 SERVER = """
 import asyncio, json, sys
 from penstock.gate import AsyncGate
-from penstock.server.service import Service
-from penstock.server.wires.http.check import CheckApi
-from penstock.server.wires.http.messages import HttpAnswer
-from penstock.server.wires.http.protocol import HttpServer
+from penstock.service.service import Service
+from penstock.wires.http.check import CheckApi
+from penstock.wires.http.messages import HttpAnswer
+from penstock.wires.http.protocol import HttpServer
 
 async def main():
     service = Service(AsyncGate.from_rules(

@@ -20,10 +20,10 @@ from typing import Any
 
 from penstock.gate import AsyncGate
 from penstock.integrations.identity import Trust
-from penstock.server.service import Service
-from penstock.server.wires.http.auth import AuthApi
-from penstock.server.wires.http.protocol import HttpServer
-from penstock.server.wires.http.routes import Routes
+from penstock.service.service import Service
+from penstock.wires.http.auth import AuthApi
+from penstock.wires.http.protocol import HttpServer
+from penstock.wires.http.routes import Routes
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -20,12 +20,12 @@ from penstock import AsyncGate, Gate, Limit
 from penstock.integrations.asgi import PenstockMiddleware
 from penstock.integrations.identity import Trust
 from penstock.integrations.wsgi import PenstockWSGI
-from penstock.server.service import Service
-from penstock.server.wires.http.auth import AuthApi
-from penstock.server.wires.http.check import CheckApi
-from penstock.server.wires.http.messages import HttpAnswer, HttpRequest
+from penstock.service.service import Service
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.counters import RedisCounters
+from penstock.wires.http.auth import AuthApi
+from penstock.wires.http.check import CheckApi
+from penstock.wires.http.messages import HttpAnswer, HttpRequest
 
 LIMIT = "3/hour"
 RULES = """

@@ -14,10 +14,10 @@ pytest.importorskip("yaml")
 
 from penstock import AsyncGate, AsyncLimiter
 from penstock.rules.verdict import Descriptor
-from penstock.server.service import Service
-from penstock.server.wires.http.check import CheckApi
-from penstock.server.wires.http.messages import HttpRequest
+from penstock.service.service import Service
 from penstock.stores.redis import RedisStore
+from penstock.wires.http.check import CheckApi
+from penstock.wires.http.messages import HttpRequest
 
 # Windows count in whole units: of a bucket, some comes back meanwhile.
 RULES = """

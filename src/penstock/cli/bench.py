@@ -163,7 +163,7 @@ def _header(text: str) -> tuple[str, str]:
 def _run(arguments: argparse.Namespace, load: Load, limit: Limit | None, connect: Connect) -> int:
     from penstock.loadgen.report import accuracy_of, lines
     from penstock.loadgen.scheduler import Scheduler
-    from penstock.server import loops
+    from penstock.running import event_loop as loops
 
     many = f"{load.connections} connections" if load.connections > 1 else "1 connection"
     rate = "as fast as answers come" if load.rate is None else f"{load.rate:,.0f} a second"

@@ -18,7 +18,7 @@ from penstock.limit import FAILURE_POLICIES
 
 if TYPE_CHECKING:
     from penstock.gate import AsyncGate
-    from penstock.server.proxy.server import ProxyServer
+    from penstock.proxy.server import ProxyServer
 
 BAD_ARGUMENTS = 2
 
@@ -116,7 +116,8 @@ def run(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError:
         print("penstock proxy needs httptools: pip install 'penstock[server]'", file=sys.stderr)
         return BAD_ARGUMENTS
-    from penstock.server import logs, loops
+    from penstock.running import event_loop as loops
+    from penstock.running import logs
 
     with contextlib.closing(logs.setup()):
         try:
@@ -130,9 +131,9 @@ def run(arguments: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _gate(arguments: argparse.Namespace) -> Iterator[AsyncGate]:
     from penstock.gate import AsyncGate
-    from penstock.server.fleet import read_rules
-    from penstock.server.settings import Settings
-    from penstock.server.stores import made_store, open_store
+    from penstock.running.fleet import read_rules
+    from penstock.running.settings import Settings
+    from penstock.running.stores import made_store, open_store
 
     settings = Settings(
         rules=tuple(arguments.rules), merge_domains=arguments.merge_domains,
@@ -153,9 +154,9 @@ def _gate(arguments: argparse.Namespace) -> Iterator[AsyncGate]:
 
 def _proxy(arguments: argparse.Namespace, gate: AsyncGate) -> ProxyServer:
     from penstock.integrations.checkpoint import Checkpoint
-    from penstock.server.proxy.limits import ProxyLimits
-    from penstock.server.proxy.server import ProxyServer
-    from penstock.server.wires.http.limits import HttpLimits
+    from penstock.proxy.limits import ProxyLimits
+    from penstock.proxy.server import ProxyServer
+    from penstock.wires.http.limits import HttpLimits
 
     checkpoint = Checkpoint(
         asynchronous=True,
@@ -177,8 +178,8 @@ def _proxy(arguments: argparse.Namespace, gate: AsyncGate) -> ProxyServer:
 
 async def _serve(arguments: argparse.Namespace, gate: AsyncGate) -> int:
     from penstock.rules.walk import all_rules
-    from penstock.server.listening import listen
-    from penstock.server.settings import address_of
+    from penstock.running.settings import address_of
+    from penstock.running.sockets import listen
 
     proxy = _proxy(arguments, gate)
     drain = parse_duration(arguments.drain, "drain") / SECOND

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from penstock.cli.arguments import Commands
-from penstock.server.settings import SettingsError, add_flags, load
+from penstock.running.settings import SettingsError, add_flags, load
 
 BAD_SETTINGS = 2
 
@@ -24,7 +24,7 @@ def register(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        from penstock.server.app import serve
+        from penstock.running.app import serve
     except ModuleNotFoundError as error:
         needs = f"penstock serve needs {error.name}: pip install 'penstock[server]'"
         print(needs, file=sys.stderr)

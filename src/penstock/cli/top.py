@@ -86,7 +86,7 @@ def _token(arguments: argparse.Namespace) -> str:
     if arguments.token:
         return str(arguments.token)
     if arguments.token_file:
-        from penstock.server.admin.tokens import read_file
+        from penstock.admin.tokens import read_file
 
         return next(iter(read_file(arguments.token_file).values()))
     return os.environ.get(TOKEN, "").strip()

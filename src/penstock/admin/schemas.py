@@ -1,0 +1,179 @@
+"""The shapes of what goes in and out, as JSON Schema: for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.admin.log_level import LEVELS
+from penstock.rules.switches import MODES
+
+Schema = dict[str, Any]
+
+
+def an_object(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    """With these properties, and no others."""
+    made: Schema = {
+        "type": "object",
+        "properties": {**required, **(optional or {})},
+        "additionalProperties": False,
+    }
+    if required:
+        made["required"] = list(required)
+    return made
+
+
+def a_list(of: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": of, **more}
+
+
+def a_map(of: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": of}
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+TEXT: Schema = {"type": "string"}
+NAME: Schema = {"type": "string", "minLength": 1}
+NUMBER: Schema = {"type": "number"}
+WHOLE: Schema = {"type": "integer"}
+FLAG: Schema = {"type": "boolean"}
+ANYTHING: Schema = {}
+SECONDS: Schema = {"type": "number", "minimum": 0}
+MODE: Schema = {"type": "string", "enum": list(MODES)}
+LEVEL: Schema = {"type": "string", "enum": list(LEVELS)}
+LASTS: Schema = {
+    "description": "How long it lasts, such as '1h30m', or seconds; without it, until it is"
+    " taken back.",
+    "anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}],
+}
+LIMIT_TEXT: Schema = {"type": "string", "examples": ["100/minute", "10/second burst 20"]}
+PAIRS: Schema = {
+    "description": "An object of texts, in order, or a list of pairs.",
+    "anyOf": [
+        {"type": "object", "additionalProperties": TEXT, "minProperties": 1},
+        a_list(a_list(TEXT, minItems=2, maxItems=2), minItems=1),
+    ],
+}
+
+_OVERRIDE = an_object(
+    {"key": NAME, "value": TEXT, "factor": or_null(NUMBER), "limit": or_null(LIMIT_TEXT),
+     "left": or_null(SECONDS)}
+)  # fmt: skip
+_ENTRY = an_object({"key": NAME, "entry": TEXT, "left": or_null(SECONDS)})
+_RULE_LIMIT = an_object({"name": TEXT, "limit": LIMIT_TEXT, "switched": or_null(MODE)})
+_LIMITS = a_list(_RULE_LIMIT)
+_RULE = an_object(
+    {"id": TEXT, "place": TEXT, "limits": _LIMITS, "shadow": FLAG, "switched": or_null(MODE),
+     "mode": MODE, "overrides": WHOLE, "line": TEXT},
+    {
+        "unlimited": FLAG, "closed": FLAG, "quota": FLAG, "name": TEXT, "cost": WHOLE,
+        "replaces": a_list(TEXT),
+        "plans": an_object({"by": TEXT, "tiers": a_map(_LIMITS), "default": or_null(TEXT)}),
+        "split": an_object({"percent": NUMBER, "limits": _LIMITS}),
+        "schedule": a_list(
+            an_object({"days": a_list(TEXT), "from": TEXT, "to": TEXT, "zone": TEXT,
+                       "limits": _LIMITS})
+        ),
+    },
+)  # fmt: skip
+_COUNTED = an_object(
+    {
+        "descriptor": a_list(a_list(TEXT, minItems=2, maxItems=2)),
+        "rule": or_null(TEXT),
+        "reason": TEXT,
+        "shadow": FLAG,
+        "limits": a_list(
+            an_object(
+                {"name": TEXT, "limit": LIMIT_TEXT, "allowed": FLAG, "remaining": WHOLE,
+                 "retry_after": or_null(SECONDS), "reset_after": SECONDS, "overridden": FLAG,
+                 "degraded": FLAG}
+            )
+        ),
+    }
+)  # fmt: skip
+_WORKERS = {"workers": {"type": "integer", "minimum": 1}}
+
+
+def _changed(what: Schema) -> Schema:
+    return an_object({"before": what, "after": what, **_WORKERS})
+
+
+# What is answered, and what is asked, by name.
+SCHEMAS: dict[str, Schema] = {
+    "Error": {
+        "type": "object",
+        "required": ["error"],
+        "properties": {
+            "error": TEXT,
+            "problems": a_list(TEXT),
+            "workers": a_list(ANYTHING),
+        },
+    },
+    "Rules": an_object(
+        {
+            "files": a_list(TEXT),
+            "domains": a_list(
+                an_object({"domain": TEXT, "rules": a_list(_RULE), "allow": a_map(a_list(TEXT)),
+                           "deny": a_map(a_list(TEXT))})
+            ),
+        }
+    ),
+    "Reloaded": an_object({"domains": a_list(TEXT), "rules": WHOLE, **_WORKERS}),
+    "Health": an_object(
+        {"healthy": FLAG, "components": a_map({"type": "string", "enum": ["up", "down"]})}
+    ),
+    "Version": {
+        "type": "object",
+        "required": ["version", "core", "uptime", "rules"],
+        "properties": {"version": TEXT, "core": TEXT, "uptime": SECONDS, "rules": WHOLE,
+                       "domains": a_list(TEXT)},
+    },
+    "Counters": an_object({"counters": a_list(_COUNTED)}),
+    "ChangedCounters": an_object({"before": a_list(_COUNTED), "after": a_list(_COUNTED)}),
+    "Switches": an_object(
+        {"mode": MODE, "modes": a_map(MODE), "overrides": a_list(_OVERRIDE),
+         "allow": a_list(_ENTRY), "deny": a_list(_ENTRY)}
+    ),
+    "ChangedMode": _changed(or_null(MODE)),
+    "Overrides": an_object({"overrides": a_list(_OVERRIDE)}),
+    "ChangedOverride": _changed(or_null(_OVERRIDE)),
+    "Entries": an_object({"entries": a_list(_ENTRY)}),
+    "ChangedEntry": _changed(or_null(_ENTRY)),
+    "LogLevel": an_object({"level": LEVEL}),
+    "ChangedLevel": _changed(LEVEL),
+    "Top": {"type": "object"},
+    # Asked.
+    "AskCounters": an_object(
+        {"descriptors": a_list(PAIRS, minItems=1)},
+        {"domain": NAME, "limit": {**NAME, "description": "Only of the limit of this name."}},
+    ),
+    "AskRefund": an_object(
+        {"descriptors": a_list(PAIRS, minItems=1)},
+        {
+            "domain": NAME,
+            "limit": {**NAME, "description": "Only of the limit of this name."},
+            "hits": {"type": "integer", "minimum": 1, "default": 1,
+                     "description": "How many requests are given back."},
+        },
+    ),
+    "AskMode": an_object(
+        {"mode": MODE},
+        {"name": {**NAME, "description": "A rule's id or a limit's name; without it, for all."}},
+    ),
+    "AskOverride": an_object(
+        {"key": NAME, "value": TEXT},
+        {
+            "factor": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9},
+            "limit": LIMIT_TEXT,
+            "lasts": LASTS,
+        },
+    ),
+    "AskEntry": an_object({"key": NAME, "entry": TEXT}, {"lasts": LASTS}),
+    "AskLogLevel": an_object({"level": LEVEL}),
+}  # fmt: skip

@@ -1,0 +1,333 @@
+"""Exchange: one request and its response, from a client's connection to a link and back.
+
+Nothing is kept that can be passed on: pieces go through as they come. Whoever does not read
+what was written to it holds up the other side: it is not read from, so it stops sending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.integrations.outcome import Outcome
+from penstock.proxy.fields import to_client, to_server, trailers
+from penstock.proxy.limits import MOST_DISCARDED, MOST_HELD
+from penstock.proxy.link import Link
+from penstock.proxy.request import IDEMPOTENT, ProxyRequest
+from penstock.proxy.target import Unreachable
+from penstock.wires.http.framing import (
+    CHUNKED,
+    NONE,
+    UNTIL_CLOSE,
+    BadMessage,
+    Field,
+    chunk,
+    last_chunk,
+    written,
+)
+from penstock.wires.http.messages import REASONS, HttpAnswer, as_error
+
+if TYPE_CHECKING:
+    from penstock.proxy.client import ClientConnection
+
+logger = logging.getLogger("penstock.proxy")
+
+
+class Exchange:
+    """From the head of a request to the end of its response."""
+
+    def __init__(self, client: ClientConnection, request: ProxyRequest, keeps: bool) -> None:
+        self.client = client
+        self.request = request
+        self._server = client.server
+        self.keeps = keeps  # the client's connection, when this is over
+        self.link: Link | None = None
+        self.request_done = False
+        self.done = False
+        self.tunnel = False
+        self._task: asyncio.Task[None] | None = None
+        self._retried = False
+        self._ours: list[tuple[str, str]] = []
+        self._early: list[bytes] = []  # of the body, while there is no link
+        self._held = 0  # bytes of it
+        self.received = 0  # of the body
+        self._continued = False  # told the client to go on
+        self._begun = False  # told the client something final
+        self._chunked = False
+        self._framed = True  # the client sees where the response ends
+        self._out: list[bytes] = []  # of the response, since the last write
+        self._pieces: list[bytes] = []  # of its body
+        self._ends = 0  # sides of a tunnel that have said their last
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._go())
+
+    async def _go(self) -> None:
+        try:
+            outcome = await self._server.check(self.request)
+            if outcome is not None:
+                if not outcome.allowed:
+                    self._refuse(outcome)
+                    return
+                self._ours = self._server.checkpoint.headers(outcome)
+            if self.request.is_for_us:
+                allow = ("Allow", ", ".join(sorted(IDEMPOTENT)))
+                self.answer(HttpAnswer(200, headers=[allow, *self._ours]))
+                return
+            await self._reach(new=False)
+        except Unreachable as error:
+            self._say(error)
+        except Exception:
+            logger.exception("%s %.200s failed", self.request.method, self.request.path)
+            self.answer(as_error(500, "internal error"))
+        finally:
+            self._task = None
+
+    async def _again(self) -> None:
+        try:
+            await self._reach(new=True)
+        except Unreachable as error:
+            self._say(error)
+        finally:
+            self._task = None
+
+    async def _reach(self, new: bool) -> None:
+        request, server = self.request, self._server
+        link = await server.pool.take(request.repeatable, new)
+        if self.done:  # answered meanwhile: its body was wrong
+            link.drop()
+            return
+        link.begin(self)
+        self.link = link
+        link.hold(self.client.blocked)
+        head = b"%b %b HTTP/1.1\r\n" % (request.method.encode(), request.target)
+        fields = to_server(request, server.checkpoint.trust, server.forwarded)
+        if request.length == CHUNKED:
+            fields.append((b"Transfer-Encoding", b"chunked"))
+        elif request.length or request.header("content-length") is not None:
+            fields.append((b"Content-Length", b"%d" % request.length))
+        early, self._early, self._held = self._early, [], 0
+        link.send([head, written(fields), b"\r\n"])
+        for piece in early:
+            self._up(link, piece)
+        if self.request_done:
+            self._end_up(link)
+        self.client.read_or_not()
+
+    # From the client -----------------------------------------------------------------------
+
+    def body(self, piece: bytes) -> None:
+        self.received += len(piece)
+        if self.done:
+            return  # nobody wants it any more
+        if self.link is None:
+            self._early.append(piece)
+            self._held += len(piece)
+            self.client.read_or_not()
+        else:
+            self._up(self.link, piece)
+
+    def _up(self, link: Link, piece: bytes) -> None:
+        link.send([*chunk(piece)] if self.request.length == CHUNKED else [piece])
+
+    def body_end(self) -> None:
+        self.request_done = True
+        if self.link is not None:
+            self._end_up(self.link)
+        if self.done:
+            self.client.over(self)
+
+    def _end_up(self, link: Link) -> None:
+        if self.request.length == CHUNKED:
+            # Without its trailers: a server that takes them for header fields would see what
+            # no rule has seen.
+            link.send([last_chunk(())])
+
+    def from_client(self, data: bytes) -> None:
+        """Through the tunnel, or up to its entrance."""
+        if self.tunnel and self.link is not None:
+            self.link.send([data])
+        else:
+            self._early.append(data)
+            self._held += len(data)
+            self.client.read_or_not()
+
+    def client_ended(self) -> None:
+        if self.link is not None:
+            self.link.send_eof()
+        self._ended()
+
+    @property
+    def full(self) -> bool:
+        """Whether no more should be read from the client for now."""
+        if self.link is not None and (self.tunnel or not self.request.upgrade):
+            return self.link.blocked
+        return self._held > MOST_HELD and not self.done
+
+    def broken(self, error: BadMessage) -> None:
+        """The rest of the request cannot be read."""
+        self.keeps = False
+        if self._begun:
+            self._cut()
+        else:
+            self.answer(as_error(error.status, str(error)))
+
+    def gone(self) -> None:
+        """The client has left: so does the request."""
+        self.done = True
+        if self._task is not None:
+            self._task.cancel()
+        self._drop_link()
+
+    # From the link -------------------------------------------------------------------------
+
+    def interim(self, status: int, reason: bytes, version: str, fields: list[Field]) -> None:
+        if self.request.version == "1.0" or (status == 100 and not self.request.expects):
+            return
+        self._continued = self._continued or status == 100
+        ours = self._ours if status == 101 else ()
+        out = to_client(fields, version, ours, upgraded=status == 101)
+        self._out += [_status_line(status, reason), written(out), b"\r\n"]
+
+    def head(
+        self, status: int, reason: bytes, version: str, fields: list[Field], length: int
+    ) -> None:
+        request = self.request
+        self._begun = True
+        out = to_client(fields, version, self._ours)
+        if length in (CHUNKED, UNTIL_CLOSE):
+            self._chunked = self._framed = request.version == "1.1"
+            if self._chunked:
+                out.append((b"Transfer-Encoding", b"chunked"))
+        else:
+            # To HEAD, and with 304, it tells of a body that is not there.
+            out += [field for field in fields if field[0].lower() == b"content-length"][:1]
+        waits = request.expects and not self._continued and not self.received
+        if request.upgrade or not self._framed or waits or self._server.draining:
+            # Of a client that waits for 100, nobody knows whether the body will come.
+            self.keeps = False
+        out += _connection(request, self.keeps)
+        self._out += [_status_line(status, reason), written(out), b"\r\n"]
+
+    def piece(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+
+    def _put_pieces(self) -> None:
+        """In one chunk, however small the server's are."""
+        pieces, self._pieces = self._pieces, []
+        if pieces and self._chunked:
+            self._out += chunk(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        else:
+            self._out += pieces
+
+    def end(self, fields: Sequence[Field]) -> None:
+        self._put_pieces()
+        if self._chunked:
+            self._out.append(last_chunk(trailers(fields)))
+        self.done = True
+
+    def flush(self) -> None:
+        """Write what has come; and if that was all, let the next one go on."""
+        self._put_pieces()
+        out, self._out = self._out, []
+        if out:
+            self.client.send(out)
+        if self.done:
+            self.client.over(self)
+
+    def open_tunnel(self) -> None:
+        self.tunnel = True
+        self.request_done = True
+        self.flush()
+        early, self._early, self._held = self._early, [], 0
+        if self.link is not None:
+            self.link.send(early)
+        self.client.read_or_not()
+
+    def from_server(self, data: bytes) -> None:
+        self.client.send([data])
+
+    def server_ended(self) -> None:
+        self.client.send_eof()
+        self._ended()
+
+    def _ended(self) -> None:
+        self._ends += 1
+        if self._ends == 2:
+            self.done = True
+            if self.link is not None:
+                self.link.close()
+            self.client.close()
+
+    def lost(self, error: Unreachable) -> None:
+        """The server is gone, and the response is not whole."""
+        link, self.link = self.link, None
+        if self.done:
+            return
+        stale = link is not None and link.used and not link.heard and error.status == 502
+        if stale and self.request.repeatable and not self._retried:
+            self._retried = True
+            self._task = asyncio.get_running_loop().create_task(self._again())
+        elif self._begun or self.tunnel:
+            self._cut()
+        else:
+            self._say(error)
+
+    # Our own answers -----------------------------------------------------------------------
+
+    def _refuse(self, outcome: Outcome) -> None:
+        self._server.refused += 1
+        made = self._server.checkpoint.answer(outcome, self.request)
+        headers = [header for header in made.headers if header[0] != "Content-Type"]
+        kind = dict(made.headers)["Content-Type"]
+        self.answer(HttpAnswer(made.status, made.body, headers, kind))
+
+    def _say(self, error: Unreachable) -> None:
+        self._server.failed += 1
+        logger.warning("%s %.200s: %s", self.request.method, self.request.path, error)
+        told = "Bad gateway" if error.status == 502 else "Gateway timeout"
+        self.answer(as_error(error.status, told, self._ours))
+
+    def answer(self, answer: HttpAnswer) -> None:
+        """Instead of the server's."""
+        if self.done:
+            return
+        self._begun = self.done = True
+        self._drop_link()
+        if not self.request_done and not self.rest_is_short():
+            self.keeps = False
+        if self.request.upgrade or self._server.draining:
+            self.keeps = False
+        self._out = [self._server.encoded(answer, self.request, self.keeps)]
+        self.flush()
+
+    def rest_is_short(self) -> bool:
+        """Whether to read a body that nobody wants, rather than to close the connection."""
+        length = self.request.length
+        return NONE <= length - self.received <= MOST_DISCARDED and not self.request.expects
+
+    def _cut(self) -> None:
+        """In the middle of a response: the client has to see that it is not whole."""
+        self.done = True
+        self._drop_link()
+        if self._framed:
+            self.client.close()
+        else:
+            self.client.reset()
+
+    def _drop_link(self) -> None:
+        link, self.link = self.link, None
+        if link is not None:
+            link.drop()
+
+
+def _status_line(status: int, reason: bytes) -> bytes:
+    return b"HTTP/1.1 %d %b\r\n" % (status, reason or REASONS.get(status, b""))
+
+
+def _connection(request: ProxyRequest, keeps: bool) -> list[Field]:
+    if not keeps:
+        return [(b"Connection", b"close")]
+    return [(b"Connection", b"keep-alive")] if request.version == "1.0" else []

@@ -1,0 +1,275 @@
+"""Link: a connection to the server. One exchange at a time, then it rests in the pool."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from penstock.proxy.fields import tokens
+from penstock.proxy.limits import MOST_RESPONSE_BYTES, MOST_RESPONSE_FIELDS
+from penstock.proxy.target import Unreachable
+from penstock.wires.http.framing import (
+    AROUND_A_CHUNK,
+    UNTIL_CLOSE,
+    BadMessage,
+    Field,
+    response_length,
+)
+
+if TYPE_CHECKING:
+    from penstock.proxy.exchange import Exchange
+    from penstock.proxy.pool import Pool
+
+
+class Link(asyncio.Protocol):
+    """Reads responses and passes them to its exchange, piece by piece."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self.used = False  # by an exchange before this one
+        self.rested_at = 0.0
+        self.blocked = False  # the server does not read
+        self._held = False  # the client does not, so we do not
+        self._raw = False  # a tunnel
+        self._deadline = 0.0
+        self._anew()
+
+    def _anew(self) -> None:
+        self._fields: list[Field] = []
+        self._reason = b""
+        self._size = 0
+        self._body = 0  # bytes of the body, the pieces in which they came,
+        self._count = 0
+        self._lines = 0  # and bytes around it; before: bytes of the head
+        self._length = 0
+        self._in_head = True
+        self._interim = False
+        self._complete = False
+        self._keeps = False
+        self._heard = False
+
+    # From an exchange ----------------------------------------------------------------------
+
+    def begin(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._anew()
+        self._touch()
+
+    def send(self, pieces: list[bytes]) -> None:
+        if self._transport is not None and pieces and self.alive:
+            self._touch()
+            self._transport.writelines(pieces)
+
+    def send_eof(self) -> None:
+        if self._transport is not None and self.alive and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def hold(self, held: bool) -> None:
+        """Whether to leave the response where it is for now."""
+        if held == self._held or self._transport is None or self._transport.is_closing():
+            return
+        self._held = held
+        if held:
+            self._transport.pause_reading()
+        else:
+            self._touch()
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """After what was written."""
+        self._exchange = None
+        if self._transport is not None:
+            self._transport.close()
+
+    def drop(self) -> None:
+        """Nobody wants what it has to say."""
+        self._exchange = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def alive(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def heard(self) -> bool:
+        """Whether the server said anything at all in this exchange."""
+        return self._heard
+
+    # From the transport --------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._pool.joined(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._pool.left(self)
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return
+        whole = not self._in_head and self._length == UNTIL_CLOSE and exc is None
+        if whole and not self._raw:
+            exchange.link = None
+            exchange.end([])
+            exchange.flush()
+        else:
+            exchange.lost(Unreachable(502, "the server closed the connection"))
+
+    def eof_received(self) -> bool:
+        if self._raw and self._exchange is not None:
+            self._exchange.server_ended()
+            return True
+        return False
+
+    def pause_writing(self) -> None:
+        self.blocked = True
+        if self._exchange is not None:
+            self._exchange.client.read_or_not()
+
+    def resume_writing(self) -> None:
+        self.blocked = False
+        self._touch()
+        if self._exchange is not None:
+            self._exchange.client.read_or_not()
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            self.drop()  # it speaks unasked: what it says belongs to no request
+            return
+        self._heard = True
+        self._touch()
+        if self._raw:
+            exchange.from_server(data)
+            return
+        try:
+            in_head, body = self._in_head, self._body
+            self._parser.feed_data(data)
+            if in_head == self._in_head:
+                # The parser keeps a line until it ends, however long that takes.
+                self._lines += len(data) - (self._body - body)
+                if self._lines > 2 * MOST_RESPONSE_BYTES + AROUND_A_CHUNK * self._count:
+                    raise BadMessage(502, "too long header fields, trailers or chunk extensions")
+        except httptools.HttpParserUpgrade as upgraded:
+            self._raw = True
+            exchange.open_tunnel()
+            if rest := data[upgraded.args[0] :]:
+                exchange.from_server(rest)
+            return
+        except BadMessage as error:
+            self._fail(error)
+            return
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            found = cause if isinstance(cause, BadMessage) else BadMessage(502, str(error))
+            self._fail(found)
+            return
+        if self._complete:
+            self._exchange = None
+            exchange.link = None
+            exchange.flush()
+            self._rest(exchange.request_done)
+        else:
+            exchange.flush()
+
+    def _fail(self, error: BadMessage) -> None:
+        exchange, self._exchange = self._exchange, None
+        self.drop()
+        if exchange is None:
+            return
+        if self._complete:  # what came after the response is wrong, not the response
+            exchange.link = None
+            exchange.flush()
+            return
+        exchange.lost(Unreachable(502, f"the server's response cannot be passed on: {error}"))
+
+    def _rest(self, whole: bool) -> None:
+        """Into the pool, if it can be used again."""
+        if not (self._keeps and whole) or self._transport is None:
+            self.drop()
+            return
+        self.hold(False)
+        self._parser = httptools.HttpResponseParser(self)  # HEAD leaves it waiting for a body
+        self.used = True
+        self._pool.rest(self)
+
+    # From the parser -----------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            raise BadMessage(502, "more than one response")
+        self._fields = []
+        self._reason = b""
+        self._in_head = True
+        self._interim = False
+
+    def on_status(self, reason: bytes) -> None:
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name, value))
+        self._size += len(name) + len(value)
+        if len(self._fields) > MOST_RESPONSE_FIELDS or self._size > 2 * MOST_RESPONSE_BYTES:
+            raise BadMessage(502, "too many header fields, or too long ones")
+
+    def on_headers_complete(self) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        status: int = self._parser.get_status_code()
+        version: str = self._parser.get_http_version()
+        fields = self._fields
+        self._in_head = False
+        self._size = self._lines = 0
+        self._fields = []  # what comes now are trailers
+        if status < 200:
+            if status == 101 and not exchange.request.upgrade:
+                raise BadMessage(502, "101, and nobody asked for it")
+            self._interim = True
+            exchange.interim(status, self._reason, version, fields)
+            return
+        method = exchange.request.method
+        self._length = response_length(method, status, version, fields)
+        closes = b"close" in tokens(fields, b"connection")
+        self._keeps = version == "1.1" and not closes and self._length != UNTIL_CLOSE
+        exchange.head(status, self._reason, version, fields, self._length)
+        if method == "HEAD":
+            # The parser does not know, and waits for the body that the fields tell of.
+            self._complete = True
+            exchange.end([])
+
+    def on_body(self, piece: bytes) -> None:
+        if self._complete:
+            raise BadMessage(502, "a body after the end")
+        self._body += len(piece)
+        self._count += 1
+        if self._exchange is not None:
+            self._exchange.piece(piece)
+
+    def on_message_complete(self) -> None:
+        if self._interim or self._complete or self._exchange is None:
+            return
+        self._complete = True
+        self._exchange.end(self._fields)
+
+    # How long ------------------------------------------------------------------------------
+
+    def _touch(self) -> None:
+        limits = self._pool.limits
+        seconds = limits.tunnel_time if self._raw else limits.response_time
+        self._deadline = self._loop.time() + seconds
+
+    def judge(self, now: float) -> None:
+        """Give up on a server that is too slow."""
+        if self._exchange is None or self._held or now < self._deadline:
+            return
+        exchange, self._exchange = self._exchange, None
+        self.drop()
+        exchange.lost(Unreachable(504, "the server did not answer in time"))

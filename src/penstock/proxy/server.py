@@ -1,0 +1,124 @@
+"""ProxyServer: all connections on both sides, the rules between them, and their clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from email.utils import formatdate
+
+from penstock.integrations.checkpoint import Checkpoint
+from penstock.integrations.identity import X_FORWARDED_FOR
+from penstock.integrations.outcome import FromGate, Outcome
+from penstock.proxy.client import ClientConnection
+from penstock.proxy.limits import ProxyLimits
+from penstock.proxy.pool import Pool
+from penstock.proxy.request import ProxyRequest
+from penstock.proxy.target import Target
+from penstock.service.service import Observer
+from penstock.wires.http.messages import HttpAnswer, HttpRequest, encoded
+
+
+class ProxyServer:
+    """Stands in front of one server.
+
+    - ``checkpoint``: decides, as it does for middleware, and says who is trusted
+    - ``forwarded``: the header that trusted proxies write, as the checkpoint was told
+    - ``observer``: told of every decision of the rules, under the name ``domain``
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        target: Target | str,
+        *,
+        limits: ProxyLimits | None = None,
+        forwarded: str = X_FORWARDED_FOR,
+        observer: Observer | None = None,
+        domain: str = "",
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.limits = limits or ProxyLimits()
+        self.pool = Pool(Target(target) if isinstance(target, str) else target, self.limits)
+        self.forwarded = forwarded
+        self.connections: set[ClientConnection] = set()
+        self.draining = False
+        self.requests = 0
+        self.refused = 0  # requests, by rules
+        self.failed = 0  # requests, for want of the server
+        self.turned_away = 0  # connections, for want of room
+        self.cut_off = 0  # connections, for being slow
+        self._observer = observer
+        self._domain = domain
+        self._date = (0, b"")
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def factory(self) -> ClientConnection:
+        """For ``loop.create_server``."""
+        return ClientConnection(self)
+
+    async def check(self, request: ProxyRequest) -> Outcome | None:
+        observer = self._observer
+        if observer is None:
+            return await self.checkpoint.check_async(request)
+        start = time.perf_counter()
+        outcome = await self.checkpoint.check_async(request)
+        if isinstance(outcome, FromGate):
+            observer.decided(self._domain, outcome.verdict, time.perf_counter() - start)
+        return outcome
+
+    def encoded(
+        self, answer: HttpAnswer, request: ProxyRequest | HttpRequest, keeps: bool
+    ) -> bytes:
+        """An answer of our own."""
+        asked = HttpRequest(request.peer)
+        asked.method, asked.version = request.method, request.version
+        return encoded(answer, asked, self._now(), keeps)
+
+    def _now(self) -> bytes:
+        now = int(time.time())
+        if now != self._date[0]:
+            self._date = (now, formatdate(now, usegmt=True).encode())
+        return self._date[1]
+
+    # Connections ---------------------------------------------------------------------------
+
+    def joined(self, connection: ClientConnection) -> bool:
+        """Whether there is room for it."""
+        if self.draining or len(self.connections) >= self.limits.client.connections:
+            self.turned_away += 1
+            return False
+        self.connections.add(connection)
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(1.0, self.sweep)
+        return True
+
+    def left(self, connection: ClientConnection) -> None:
+        self.connections.discard(connection)
+
+    def sweep(self) -> None:
+        """Cut off who is too slow. Once a second, for all of them: no timer for each request."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in [*self.connections]:
+            connection.judge(now)
+        self.pool.judge(now)
+        busy = bool(self.connections or self.pool.links)
+        self._sweeping = loop.call_later(1.0, self.sweep) if busy else None
+
+    async def drain(self, grace: float) -> None:
+        """Let what is under way finish, take no more, and close. Close the listeners before."""
+        self.draining = True
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace
+        for connection in [*self.connections]:
+            connection.close_when_idle()
+        while self.connections and loop.time() < end:
+            await asyncio.sleep(0.01)
+        for connection in [*self.connections]:
+            connection.abort()
+        self.pool.close()
+        while (self.connections or self.pool.links) and loop.time() < end + 1:
+            await asyncio.sleep(0.01)
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None

@@ -1,0 +1,308 @@
+"""The service, put together: `serve` runs it until it is told to stop.
+
+One worker lives in this process. Several are processes of their own, and this one
+supervises: it holds the sockets, runs the admin API and starts again what dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import wait
+from typing import Any
+
+from penstock import _mode
+from penstock._version import __version__
+from penstock.admin.access import Access
+from penstock.admin.api import AdminApi
+from penstock.admin.audit import AuditLog
+from penstock.admin.tokens import Tokens
+from penstock.errors import PenstockError
+from penstock.events import Event
+from penstock.metrics import Hashed, Webhook
+from penstock.rules.model import RuleSet
+from penstock.rules.walk import all_rules
+from penstock.rules.watch import Watcher
+from penstock.running import logs, stores
+from penstock.running.admin_server import AdminServer
+from penstock.running.event_loop import run
+from penstock.running.fleet import Answer, Command, Fleet, read_rules
+from penstock.running.masks import Masks
+from penstock.running.settings import Settings, SettingsError, address_of
+from penstock.running.sockets import free_path, listen, reserve, shown
+from penstock.running.stores import made_store
+from penstock.running.supervisor import Process, Supervised, new_salt
+from penstock.running.worker import GRPCIO, Sockets, Worker, chosen_wire
+
+logger = logging.getLogger("penstock.server")
+
+
+def serve(settings: Settings) -> int:
+    """Until SIGTERM or Ctrl-C; the exit code."""
+    salt = new_salt() if settings.hash_keys else None
+    hashed = None if salt is None else Hashed(salt)
+    with contextlib.closing(logs.setup(settings.log_level, settings.log_format, hashed=hashed)):
+        try:
+            run(App(settings, salt).run())
+        except PenstockError as error:
+            logger.error("cannot start: %s", error)
+            return 1
+    return 0
+
+
+class Alone(Fleet):
+    """A fleet of one: a worker in this process."""
+
+    def __init__(self, settings: Settings, about: dict[str, Any], worker: Worker) -> None:
+        super().__init__(settings, about)
+        self.members = [Here(worker)]
+        self._worker = worker
+
+    def loaded(self) -> Mapping[str, str]:
+        return self._worker.gate.rules.digests
+
+
+class Here:
+    """Its only member."""
+
+    name = "0"
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    async def apply(self, command: Command) -> Answer:
+        return await self._worker.apply(command)
+
+
+class App:
+    """From settings to a running service, and to its end."""
+
+    def __init__(self, settings: Settings, salt: bytes | None = None) -> None:
+        self.settings = settings
+        self._salt = salt
+        self._began = time.monotonic()
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._drain: Callable[[float], Awaitable[None]] | None = None
+        self.listening: dict[str, str] = {}  # where, by wire
+        self.fleet: Fleet | None = None
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            self._catch_signals()
+            await self._start(stack)
+            self.ready.set()
+            await self._stop.wait()
+            logger.info("draining for at most %s", self.settings.drain)
+            if self._drain is not None:
+                await self._drain(self.settings.drain_seconds)  # the admin API tells of it
+            logger.info("ended")
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    # Starting ------------------------------------------------------------------------------
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        settings = self.settings
+        wire = chosen_wire(settings)
+        watcher = self._watcher()  # before certificates are read
+        rules = read_rules(settings)
+        store = stack.enter_context(made_store(settings, rules))
+        shown_store = _without_secrets(stores.shown(store, settings, rules))
+        sockets = self._listen(stack, wire)
+        about = {"wire": wire, "store": shown_store, "rules": _count(rules)}
+        fleet = await self._start_fleet(stack, store, sockets, about, rules)
+        self.fleet = fleet
+        await self._start_admin(stack, fleet)
+        if watcher is not None:
+            watcher.start()
+            stack.callback(watcher.stop)
+        self._start_anomaly_watch(stack, fleet)
+        self._say(wire, shown_store, rules)
+
+    def _listen(self, stack: contextlib.AsyncExitStack, wire: str) -> list[Sockets]:
+        count = self.settings.workers
+        found: dict[str, list[socket.socket | None]] = {}
+        for name in ("http", "grpc"):
+            address = address_of(getattr(self.settings, name), name)
+            made: list[socket.socket | None] = [None] * count
+            if address is not None and name == "grpc" and wire == GRPCIO:
+                # It listens by itself.
+                if isinstance(address, tuple):
+                    held = reserve(address)
+                    stack.callback(held.close)
+                    self.listening[name] = shown(held)
+                    made = [held] * count
+                elif count > 1:
+                    raise SettingsError(
+                        "grpcio cannot share a Unix socket between workers: take --workers 1,"
+                        " or a port"
+                    )
+                else:
+                    free_path(address)
+                    self.listening[name] = self.settings.grpc
+            elif address is not None:
+                listeners = listen(address, count)
+                made = list(listeners)
+                for each in listeners:
+                    stack.callback(each.close)
+                self.listening[name] = shown(listeners[0])
+                if isinstance(address, str):
+                    stack.callback(_unlink, address, os.stat(address).st_ino)
+            found[name] = made
+        return [
+            Sockets(http, grpc) for http, grpc in zip(found["http"], found["grpc"], strict=True)
+        ]
+
+    async def _start_fleet(
+        self,
+        stack: contextlib.AsyncExitStack,
+        store: str,
+        sockets: list[Sockets],
+        about: dict[str, Any],
+        rules: RuleSet,
+    ) -> Fleet:
+        settings = self.settings
+        if settings.workers == 1:
+            worker = Worker(settings, store, "0", self._salt, rules)
+            await worker.start(sockets[0])
+            stack.push_async_callback(worker.drain, settings.drain_seconds)
+            self._drain = worker.drain
+            return Alone(settings, about, worker)
+        processes = [
+            Process(number, settings, store, self._salt, each)
+            for number, each in enumerate(sockets)
+        ]
+        supervised = Supervised(settings, about, processes, rules)
+        await supervised.start()
+        stack.push_async_callback(supervised.stop, settings.drain_seconds)
+        self._drain = supervised.stop
+        return supervised
+
+    async def _start_admin(self, stack: contextlib.AsyncExitStack, fleet: Fleet) -> None:
+        settings = self.settings
+        address = address_of(settings.admin, "admin")
+        if address is None:
+            return
+        tokens = Tokens.from_file(settings.admin_token_file) if settings.admin_token_file else None
+        audit = AuditLog(settings.audit_log or None, sync=settings.audit_sync)
+        names, always = settings.admin_names, settings.admin_token_always
+        access = Access(tokens, always=always, names=names)
+        api = AdminApi(fleet, access=access, audit=audit, sources=fleet.sources())
+        server = AdminServer(api)
+        self.listening["admin"] = await server.listen(address)
+        self._audit = audit
+        stack.push_async_callback(server.close)
+
+    def _watcher(self) -> Watcher | None:
+        """Of rules and certificates. Nothing is looked for before the fleet is there."""
+        settings = self.settings
+        loop = asyncio.get_running_loop()
+        certificates = (settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        others = [path for path in certificates if path]
+        if not settings.watch or not (settings.rules or others):
+            return None
+
+        def changed() -> bool:
+            assert self.fleet is not None
+            reloading = asyncio.run_coroutine_threadsafe(self.fleet.reload(), loop)
+            while not watcher.stopping:  # at the end, the loop waits for this thread
+                done, _ = wait([reloading], 0.1)
+                if done:
+                    return reloading.result()
+            return False
+
+        def loaded() -> Mapping[str, str]:
+            return {} if self.fleet is None else self.fleet.loaded()
+
+        watcher = Watcher(settings.rules, changed, loaded, others)
+        return watcher
+
+    def _start_anomaly_watch(self, stack: contextlib.AsyncExitStack, fleet: Fleet) -> None:
+        fleet.more.append(fleet.watch)
+        fleet.watch.subscribe(_tell)
+        if self.settings.webhook:
+            webhook = Webhook(self.settings.webhook)
+            webhook.start()
+            stack.callback(webhook.close)
+            fleet.watch.subscribe(webhook)
+            fleet.more.append(webhook)
+        self._tasks.add(asyncio.create_task(fleet.look_for_anomalies()))
+        stack.push_async_callback(self._end_tasks)
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # While it runs ---------------------------------------------------------------------------
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(each, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self._soon(self._renew))
+
+    def _soon(self, function: Callable[[], Awaitable[Any]]) -> Callable[[], None]:
+        def call() -> None:
+            task = asyncio.ensure_future(function())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        return call
+
+    async def _renew(self) -> None:
+        """SIGHUP: rules, certificates and the audit log's file."""
+        if self.fleet is None:  # it has not read them yet
+            return
+        audit = getattr(self, "_audit", None)
+        if audit is not None:
+            audit.reopen()
+        await self.fleet.reload()
+
+    def _say(self, wire: str, store: str, rules: RuleSet) -> None:
+        domains = ", ".join(sorted(rules.domains)) or "none"
+        lines = [
+            f"penstock {__version__} ({_mode.describe()}, Python {platform.python_version()})",
+            f"rules  {_count(rules)} in {domains:.200}",
+            f"store  {store}",
+        ]
+        if self.settings.workers > 1:
+            lines.append(f"workers  {self.settings.workers}")
+        words = {"http": "HTTP", "grpc": f"gRPC ({wire})", "admin": "admin API"}
+        lines += [f"{words[name]} on {where}" for name, where in self.listening.items()]
+        if wire == GRPCIO and self.settings.wire != GRPCIO:
+            lines.append("gRPC is slower than it could be: nghttp2 was missing at build time")
+        if not self.settings.rules:
+            lines.append("there are no rules: everything is allowed (--rules PATH)")
+        for line in lines:
+            logger.info("%s", line)
+        logger.info("ready after %.2f s", time.monotonic() - self._began)
+
+
+def _count(rules: RuleSet) -> int:
+    return sum(1 for _ in all_rules(rules))
+
+
+def _without_secrets(store: str) -> str:
+    return Masks().text(store)
+
+
+def _unlink(path: str, inode: int) -> None:
+    """Unless a successor has put its own there."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.stat(path).st_ino == inode:
+            os.unlink(path)
+
+
+def _tell(event: Event) -> None:
+    logger.warning("%s", event)

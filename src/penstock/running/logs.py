@@ -1,0 +1,179 @@
+"""Structured logs of the service: one line an event, as JSON or as text.
+
+::
+
+    2024-01-01T00:00:00.000000Z warning penstock.redis 127.0.0.1:6379 is not asked any more
+    {"time": "2024-...", "level": "warning", "logger": "penstock.redis", "pid": 7, "event": ...}
+
+What others sent cannot make a second line or colour a terminal: control characters are
+escaped, a traceback is a part of its line. Passwords in URLs, bearer tokens and what is
+called a password, a secret or a token are masked.
+
+Only the logger ``penstock`` is set up. Whoever logs adds fields by
+``extra={"fields": {...}}``; what is under ``key`` there is hashed if so asked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from penstock.admin.log_level import LOGGER, level_number
+from penstock.metrics.labels import Hashed
+from penstock.running.masks import Masks
+
+TEXT, JSON = "text", "json"
+FORMS = (TEXT, JSON)
+
+# A longer text is cut: one event must not fill the disk.
+LONGEST_EVENT = 8_192
+LONGEST_ERROR = 32_768
+
+# Control characters, line ends of other alphabets, and what turns the direction of text.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+_PLAIN_VALUE = re.compile(r"[\w./:@%+#,*|~-]+")
+
+
+def escaped(text: str) -> str:
+    """On one line, and without a meaning to a terminal."""
+    return _UNSAFE.sub(_escape, text) if _UNSAFE.search(text) else text
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode()
+
+
+def cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}... ({len(text)} characters)"
+
+
+class LineFormatter(logging.Formatter):
+    """One record, one line. Never raises: a log that cannot be written must not break a call."""
+
+    def __init__(self, form: str, masks: Masks, hashed: Hashed | None = None) -> None:
+        super().__init__()
+        if form not in FORMS:
+            raise ValueError(f"a log is {' or '.join(FORMS)}, not {form!r:.50}")
+        self._json = form == JSON
+        self._masks = masks
+        self._hashed = hashed
+
+    def format(self, record: logging.LogRecord) -> str:
+        try:
+            event = record.getMessage()
+        except Exception as error:  # whatever a __str__ or a wrong format may raise
+            event = f"{record.msg!r:.500} could not be written: {type(error).__name__}"
+        line: dict[str, Any] = {
+            "time": told_time(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "pid": record.process,
+            "event": cut(self._masks.text(event), LONGEST_EVENT),
+        }
+        line.update(self._fields(record))
+        if record.exc_info and record.exc_info[0] is not None:
+            told = self._masks.text(self.formatException(record.exc_info))
+            line["error"] = cut(told, LONGEST_ERROR)
+        return json.dumps(line, default=str) if self._json else as_text(line)
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        fields = getattr(record, "fields", None)
+        if not isinstance(fields, dict):
+            return {}
+        try:
+            found: dict[str, Any] = self._masks.value(fields)
+        except Exception as error:  # of a __str__ again
+            return {"fields": f"could not be written: {type(error).__name__}"}
+        if self._hashed is not None and isinstance(fields.get("key"), str):
+            found["key"] = self._hashed.value(fields["key"])
+        own = ("time", "level", "logger", "pid", "event", "error")
+        return {f"{name}_" if name in own else name: each for name, each in found.items()}
+
+
+def told_time(seconds: float) -> str:
+    """``2024-01-01T00:00:00.000000Z``"""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def as_text(line: dict[str, Any]) -> str:
+    """For people: time, level, logger, event, and then the fields as ``name=value``."""
+    fields = dict(line)
+    words = [str(fields.pop(name)) for name in ("time", "level", "logger", "event")]
+    for name, value in fields.items():
+        if name == "pid":
+            continue
+        told = value if isinstance(value, str) else json.dumps(value, default=str)
+        words.append(f"{name}={told if _PLAIN_VALUE.fullmatch(told) else json.dumps(told)}")
+    return escaped(" ".join(words))
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes to a stream; what cannot be written is counted in ``lost``, and nothing more."""
+
+    def __init__(self, stream: TextIO, before: tuple[int, bool]) -> None:
+        super().__init__(stream)
+        self.before = before  # the logger's level, and whether it told its parents
+        self.lost = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Not to stderr, as logging would: with the record as it came, not masked, not escaped."""
+        self.lost += 1
+
+
+class Logs:
+    """What `setup` has done. ``close()`` undoes it."""
+
+    def __init__(self, handler: LineHandler, masks: Masks) -> None:
+        self._handler = handler
+        self._masks = masks
+
+    @property
+    def lost(self) -> int:
+        """Lines that could not be written."""
+        return self._handler.lost
+
+    def hide(self, secret: str) -> None:
+        """Never show this text."""
+        self._masks.add(secret)
+
+    def close(self) -> None:
+        logger = logging.getLogger(LOGGER)
+        if self._handler in logger.handlers:  # else another has taken its place
+            logger.removeHandler(self._handler)
+            level, logger.propagate = self._handler.before
+            logger.setLevel(level)
+
+
+def setup(
+    level: str = "info",
+    form: str = TEXT,
+    *,
+    stream: TextIO | None = None,
+    secrets: Iterable[str] = (),
+    hashed: Hashed | None = None,
+) -> Logs:
+    """Have the logger ``penstock`` write lines to ``stream``, by default stderr.
+
+    No other logger is touched, the root's least of all. A second call replaces the first.
+    """
+    logger = logging.getLogger(LOGGER)
+    masks = Masks(secrets)
+    formatter = LineFormatter(form, masks, hashed)
+    number = level_number(level)
+    before = logger.level, logger.propagate
+    for old in [each for each in logger.handlers if isinstance(each, LineHandler)]:
+        before = old.before
+        logger.removeHandler(old)
+    handler = LineHandler(sys.stderr if stream is None else stream, before)
+    handler.setFormatter(formatter)
+    logger.addHandler(handler)
+    logger.setLevel(number)
+    logger.propagate = False
+    return Logs(handler, masks)

@@ -1,0 +1,152 @@
+"""The store that the service was told to count in.
+
+Workers share a file without a name, in memory. The supervisor makes it and holds it; workers
+inherit its descriptor, those that are started again, too. Nobody else can reach it, and it
+is gone when the last of them ends, also by ``kill -9``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.errors import StoreError
+from penstock.rules.model import RuleSet
+from penstock.rules.walk import all_rules, limits_of
+from penstock.running.settings import Settings, SettingsError
+from penstock.stores.base import Store
+from penstock.stores.memory import MemoryStore
+from penstock.stores.shared import SharedMemoryStore, bytes_needed, new_memory_file, sizes
+
+logger = logging.getLogger("penstock.server")
+
+MEMORY, SHARED = "memory", "shared"
+_INHERITED = "descriptor:"
+DEFAULT_MAX_KEYS = 1_000_000
+# Room for every algorithm but a sliding_log, and for a sliding_window of more cells than usual.
+LEAST_BYTES_PER_KEY = 128
+
+
+@contextlib.contextmanager
+def made_store(settings: Settings, rules: RuleSet) -> Iterator[str]:
+    """What ``auto`` and ``shared`` mean here: for `open_store`, in this process or a child."""
+    where = settings.store
+    if where.startswith(_INHERITED):
+        raise SettingsError(_unknown(where))
+    if where == "auto":
+        where = MEMORY if settings.workers == 1 else SHARED
+    if where != SHARED:
+        yield where
+        return
+    max_keys, row = sizes_for(settings, rules)
+    try:
+        _warn_if_large(sizes(max_keys, row).file_bytes, max_keys, row)
+        fd = new_memory_file(max_keys, row)
+    except (StoreError, ValueError) as error:
+        raise SettingsError(f"store: {error}") from None
+    try:
+        yield f"{_INHERITED}{fd}"
+    finally:
+        os.close(fd)
+
+
+def inherited(where: str) -> int | None:
+    """The descriptor that a worker needs to open it, if it needs one."""
+    return int(where.removeprefix(_INHERITED)) if where.startswith(_INHERITED) else None
+
+
+def sizes_for(settings: Settings, rules: RuleSet) -> tuple[int, int]:
+    """Keys, and bytes for each of them: as told, or what the rules need."""
+    needed, why = 0, ""
+    for rule in all_rules(rules):
+        for _, limits in limits_of(rule):
+            for each in limits:
+                if bytes_needed(each.limit) > needed:
+                    needed = bytes_needed(each.limit)
+                    why = f"rule {rule.id}: {each.limit}"
+    row = settings.bytes_per_key
+    if row is not None and row < needed:
+        raise SettingsError(
+            f"bytes_per_key is {row}, and {why} needs {needed}: raise --bytes-per-key to"
+            f" {needed} or leave it out, or use an algorithm of constant size such as"
+            " sliding_window"
+        )
+    return settings.max_keys or DEFAULT_MAX_KEYS, row or max(needed, LEAST_BYTES_PER_KEY)
+
+
+def open_store(where: str, settings: Settings, rules: RuleSet) -> Store:
+    if where == MEMORY:
+        return MemoryStore(settings.max_keys or DEFAULT_MAX_KEYS)
+    fd = inherited(where)
+    if fd is not None:
+        return SharedMemoryStore(fd)
+    if where.startswith(f"{SHARED}:"):
+        return _open_file(Path(where.partition(":")[2]), settings, rules)
+    if "://" not in where:
+        raise SettingsError(_unknown(where))
+    try:
+        from penstock.stores.redis import RedisStore
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"a store in Redis needs {error.name}: pip install 'penstock[redis]'"
+        ) from None
+    try:
+        return RedisStore(
+            where,
+            deadline=settings.deadline,
+            on_failure=settings.on_failure,
+            share=settings.share,
+        )
+    except (ValueError, TypeError) as error:
+        raise SettingsError(f"store: {error}") from None
+
+
+def _open_file(path: Path, settings: Settings, rules: RuleSet) -> SharedMemoryStore:
+    """One that is there is used as it is, unless its sizes were told otherwise."""
+    max_keys, row = sizes_for(settings, rules)
+    try:
+        if path.exists():
+            return SharedMemoryStore(path, settings.max_keys, settings.bytes_per_key)
+        return SharedMemoryStore(path, max_keys, row)
+    except ValueError as error:
+        raise SettingsError(f"store: {error}") from None
+
+
+def shown(where: str, settings: Settings, rules: RuleSet) -> str:
+    """For people. A URL may still hold a password."""
+    if where == MEMORY:
+        return f"{MEMORY}, {settings.max_keys or DEFAULT_MAX_KEYS} keys"
+    if inherited(where) is None:
+        return where
+    return "{}, {} keys of {} bytes".format(SHARED, *sizes_for(settings, rules))
+
+
+def _unknown(where: str) -> str:
+    return f"store is memory, shared, shared:PATH or a URL, not {where!r:.100}"
+
+
+def _warn_if_large(most: int, max_keys: int, row: int) -> None:
+    """Memory is taken as keys come, so this may go well for long."""
+    there = _available_memory()
+    if there is not None and most > there:
+        logger.warning(
+            "the store may grow to %.1f GB, %d keys of %d bytes, and %.1f GB of memory are"
+            " available: lower --max-keys, or use sliding_window in place of a long sliding_log",
+            most / 1e9, max_keys, row, there / 1e9,
+        )  # fmt: skip
+
+
+def _available_memory() -> int | None:
+    """Of the machine, or of the container if it has less."""
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        text = Path("/proc/meminfo").read_text()
+        found.append(int(text.partition("MemAvailable:")[2].split()[0]) * 1024)
+    with contextlib.suppress(OSError, ValueError):
+        folder = Path("/sys/fs/cgroup")
+        most = int((folder / "memory.max").read_text())
+        found.append(most - int((folder / "memory.current").read_text()))
+    return min(found, default=None)

@@ -1,0 +1,94 @@
+"""A worker as a process of its own: ``python -m penstock.running.worker_main FD``.
+
+The supervisor starts it, with one end of a channel. All else comes over that: a command line
+can be read by everybody on the machine, and a store's URL may hold a password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import sys
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.metrics import Hashed
+from penstock.running import logs
+from penstock.running.channel import Channel, Message
+from penstock.running.event_loop import run
+from penstock.running.settings import Settings
+from penstock.running.worker import Sockets, Worker
+
+
+class Hosted:
+    """A worker, and what its supervisor asks of it."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+        self._started = False
+        self.ended = asyncio.Event()
+
+    async def answer(self, message: Message) -> Message:
+        verb = message["do"]
+        if verb == "start":
+            return await self._start(message)
+        if not self._started or self._worker is None:
+            return {"ok": False, "status": 503, "error": "not started", "away": True}
+        if verb == "drain":
+            await self._worker.drain(message["seconds"])
+            self.ended.set()
+            return {"ok": True, "result": None}
+        return await self._worker.apply(message)
+
+    async def _start(self, message: Message) -> Message:
+        values: dict[str, Any] = message["settings"]
+        try:
+            settings = Settings(**{k: _tupled(v) for k, v in values.items()})
+            salt = None if message["salt"] is None else bytes.fromhex(message["salt"])
+            hashed = None if salt is None else Hashed(salt)
+            logs.setup(settings.log_level, settings.log_format, hashed=hashed)
+            fds = message["descriptors"]
+            with os.fdopen(fds["rules"], "rb") as file:
+                rules, lineage = pickle.load(file)  # of our own supervisor
+            self._worker = Worker(settings, message["store"], message["name"], salt, rules, lineage)
+            for command in message["switched"]:
+                await self._worker.apply(command)
+            await self._worker.start(Sockets(_socket(fds["http"]), _socket(fds["grpc"])))
+        except PenstockError as error:
+            return {"ok": False, "status": 422, "error": str(error)}
+        self._started = True
+        return {"ok": True, "result": {"wire": self._worker.wire}}
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _socket(descriptor: int | None) -> socket.socket | None:
+    return None if descriptor is None else socket.socket(fileno=descriptor)
+
+
+async def main(descriptor: int) -> None:
+    hosted = Hosted()
+    channel = Channel(hosted.answer)
+    await channel.open(socket.socket(fileno=descriptor))
+    loop = asyncio.get_running_loop()
+    # A Ctrl-C in a terminal reaches all of its processes; the supervisor says what follows.
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(each, lambda: None)
+    gone = asyncio.create_task(channel.closed.wait())
+    ended = asyncio.create_task(hosted.ended.wait())
+    await asyncio.wait([gone, ended], return_when=asyncio.FIRST_COMPLETED)
+    if hosted.ended.is_set():
+        await asyncio.sleep(0.05)  # for the answer to leave
+    else:
+        os._exit(1)  # the supervisor was killed: nobody would ever stop this one
+    gone.cancel()
+    await channel.close()
+
+
+if __name__ == "__main__":
+    run(main(int(sys.argv[1])))

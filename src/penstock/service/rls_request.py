@@ -1,0 +1,218 @@
+"""Reads Envoy's rate limit requests (envoy.service.ratelimit.v3), as protobuf parsers do.
+
+::
+
+    field    tag (number << 3 | wire type), value
+    known    of its own wire type: taken. A scalar said twice counts once, the last time;
+             parts of one message are put together
+    other    skipped: also a known number of another wire type, and whole groups
+    error    what is cut short, a varint of more than 10 bytes, field number 0, wire types
+             6 and 7, an end without its group, text that is not UTF-8
+
+This module is compiled where it can be. Compiled, it reads bytes by index without Python's
+bounds checks, so every index is compared with ``end`` before it is used.
+"""
+
+from __future__ import annotations
+
+from penstock.service.envoy_constants import DEEPEST, MOST_DESCRIPTORS, MOST_ENTRIES, U32, U64
+from penstock.service.grpc_status import INVALID_ARGUMENT, GrpcError
+
+
+class Asked:
+    """One descriptor. ``amount`` is None without a ``limit``, and ``hits`` without hits."""
+
+    def __init__(self) -> None:
+        self.pairs: tuple[tuple[str, str], ...] = ()
+        self.amount: int | None = None
+        self.unit = 0
+        self.hits: int | None = None
+        self.negative = False
+
+    def is_plain(self) -> bool:
+        """Whether it says nothing but its pairs."""
+        return self.amount is None and self.hits is None and not self.negative
+
+
+class Request:
+    """A RateLimitRequest."""
+
+    def __init__(self) -> None:
+        self.domain = ""
+        self.asked: list[Asked] = []
+        self.hits = 0
+
+
+class Reader:
+    """A place in a message, and where the part that is being read ends."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+        self.end = len(data)
+
+    def varint(self, most: int) -> int:
+        """A number of at most ``most`` bytes."""
+        at, value, shift, byte = self.at, 0, 0, 0
+        while at < self.end and shift < 7 * most:
+            byte = self.data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                self.at = at
+                return value & U64
+            shift += 7
+        raise malformed("a number is cut short" if at >= self.end else "a number is too long")
+
+    def tag(self) -> int:
+        tag = self.varint(5)
+        if tag > U32 or tag < 8:
+            raise malformed("a field has no possible number")
+        return tag
+
+    def size(self) -> int:
+        """The length of what follows, all of which is there."""
+        size = self.varint(5)
+        if size > self.end - self.at:
+            raise malformed("a field is longer than what it stands in")
+        return size
+
+    def enter(self) -> int:
+        """Into a message; the old end is to be put back on leaving it."""
+        size = self.size()
+        outer = self.end
+        self.end = self.at + size
+        return outer
+
+    def text(self) -> str:
+        size = self.size()
+        start = self.at
+        self.at = start + size
+        try:
+            return self.data[start : start + size].decode("utf-8")
+        except UnicodeDecodeError:
+            raise malformed("a text is not UTF-8") from None
+
+    def jump(self, size: int) -> None:
+        if size > self.end - self.at:
+            raise malformed("a field is cut short")
+        self.at += size
+
+    def skip(self, tag: int, depth: int) -> None:
+        """Over a field that nobody here knows."""
+        kind = tag & 7
+        if kind == 0:
+            self.varint(10)
+        elif kind == 1:
+            self.jump(8)
+        elif kind == 2:
+            self.jump(self.size())
+        elif kind == 5:
+            self.jump(4)
+        elif kind == 3:
+            if depth <= 0:
+                raise malformed(f"groups lie more than {DEEPEST} deep")
+            inner = self.tag()
+            while inner & 7 != 4:
+                self.skip(inner, depth - 1)
+                inner = self.tag()
+            if inner >> 3 != tag >> 3:
+                raise malformed("a group ends that did not begin")
+        else:
+            raise malformed(f"a field has the wire type {kind}")
+
+
+def malformed(why: str) -> GrpcError:
+    return GrpcError(INVALID_ARGUMENT, f"this is no RateLimitRequest: {why}")
+
+
+def read_request(data: bytes) -> Request:
+    """From bytes; `GrpcError` if they are no such message."""
+    reader = Reader(data)
+    request = Request()
+    entries = 0
+    while reader.at < reader.end:
+        tag = reader.tag()
+        if tag == 18:  # descriptors
+            asked = read_descriptor(reader)
+            request.asked.append(asked)
+            entries += len(asked.pairs)
+            if len(request.asked) > MOST_DESCRIPTORS or entries > MOST_ENTRIES:
+                raise GrpcError(
+                    INVALID_ARGUMENT,
+                    f"a request has at most {MOST_DESCRIPTORS} descriptors, with"
+                    f" {MOST_ENTRIES} entries in all",
+                )
+        elif tag == 10:  # domain
+            request.domain = reader.text()
+        elif tag == 24:  # hits_addend
+            request.hits = reader.varint(10) & U32
+        else:
+            reader.skip(tag, DEEPEST - 1)
+    return request
+
+
+def read_descriptor(reader: Reader) -> Asked:
+    asked = Asked()
+    pairs: list[tuple[str, str]] = []
+    outer = reader.enter()
+    while reader.at < reader.end:
+        tag = reader.tag()
+        if tag == 10:  # entries
+            pairs.append(read_entry(reader))
+        elif tag == 18:  # limit
+            read_limit(reader, asked)
+        elif tag == 26:  # hits_addend
+            asked.hits = read_wrapped(reader, asked.hits)
+        elif tag == 32:  # is_negative_hits
+            asked.negative = reader.varint(10) != 0
+        else:
+            reader.skip(tag, DEEPEST - 2)
+    reader.end = outer
+    asked.pairs = tuple(pairs)
+    return asked
+
+
+def read_entry(reader: Reader) -> tuple[str, str]:
+    key = value = ""
+    outer = reader.enter()
+    while reader.at < reader.end:
+        tag = reader.tag()
+        if tag == 10:
+            key = reader.text()
+        elif tag == 18:
+            value = reader.text()
+        else:
+            reader.skip(tag, DEEPEST - 3)
+    reader.end = outer
+    return key, value
+
+
+def read_limit(reader: Reader, asked: Asked) -> None:
+    """A RateLimitOverride, on top of what another part of it may have said."""
+    if asked.amount is None:
+        asked.amount = 0
+    outer = reader.enter()
+    while reader.at < reader.end:
+        tag = reader.tag()
+        if tag == 8:  # requests_per_unit
+            asked.amount = reader.varint(10) & U32
+        elif tag == 16:  # unit
+            asked.unit = reader.varint(10) & U32
+        else:
+            reader.skip(tag, DEEPEST - 3)
+    reader.end = outer
+
+
+def read_wrapped(reader: Reader, before: int | None) -> int:
+    """A UInt64Value."""
+    value = 0 if before is None else before
+    outer = reader.enter()
+    while reader.at < reader.end:
+        tag = reader.tag()
+        if tag == 8:
+            value = reader.varint(10)
+        else:
+            reader.skip(tag, DEEPEST - 3)
+    reader.end = outer
+    return value

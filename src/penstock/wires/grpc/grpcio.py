@@ -1,0 +1,243 @@
+"""The same methods served by grpcio, where nghttp2 is not. Slower; peers see no difference.
+
+What grpcio does by itself and `penstock.wires.grpc.h2` does not: it takes compressed messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+
+from penstock.service.grpc_status import GrpcError
+from penstock.wires.grpc.h2.limits import Limits
+from penstock.wires.grpc.h2.tls import ServerTLS
+from penstock.wires.grpc.methods import Methods, Unary, Watch
+
+log = logging.getLogger("penstock.server")
+
+# For calls to hear that nobody waits for them, when the time for that is over.
+LAST_WORDS = 0.5
+# grpcio cannot close the connections that an authority of before has let in: so all are closed
+# when they get old, and answered again once they have shown their certificates.
+MUTUAL = [("grpc.max_connection_age_ms", 300_000), ("grpc.max_connection_age_grace_ms", 5_000)]
+CODES = {code.value[0]: code for code in grpc.StatusCode}
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class GrpcioServer:
+    """Serves ``methods``::
+
+    server = GrpcioServer(methods)
+    [port] = await server.start("127.0.0.1:0")
+    ...
+    await server.drain(5)
+    """
+
+    def __init__(self, methods: Methods, limits: Limits | None = None) -> None:
+        self.limits = Limits() if limits is None else limits
+        self._tally = _Tally()
+        self._handlers = _handlers(methods, self._tally)
+        self._server: grpc.aio.Server | None = None
+
+    def counts(self) -> dict[str, int]:
+        """What happened since the start; grpcio tells no more."""
+        return {"messages": self._tally.messages}
+
+    async def start(
+        self,
+        *addresses: str,
+        credentials: grpc.ServerCredentials | None = None,
+        mutual: bool = False,
+        reuse_port: bool = False,
+    ) -> list[int]:
+        """Listen on ``"host:port"`` or ``"unix:path"``; the ports, where 0 was asked for.
+
+        ``mutual``: clients show certificates, and have to show them again now and then.
+        """
+        options = _options(self.limits, reuse_port) + (MUTUAL if mutual else [])
+        server = grpc.aio.server(options=options)
+        server.add_generic_rpc_handlers((_Handlers(self._handlers),))
+        ports = [
+            server.add_insecure_port(address)
+            if credentials is None
+            else server.add_secure_port(address, credentials)
+            for address in addresses
+        ]
+        await server.start()
+        self._server = server
+        return ports
+
+    async def drain(self, grace: float = 5.0) -> bool:
+        """Answer what is open, take no more, close. Whether ``grace`` seconds were enough."""
+        server, self._server = self._server, None
+        if server is None:
+            return True
+        cut = self._tally.cut
+        await server.stop(grace)
+        if self._tally.open > 0:  # grpcio cancels the rest, but may not wait for that
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._tally.idle.wait(), LAST_WORDS)
+        return self._tally.open == 0 and self._tally.cut == cut
+
+
+class _Tally:
+    """How many calls there were, how many there are, and how many were cancelled."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.open = 0
+        self.cut = 0
+        self.idle = asyncio.Event()
+
+    def __enter__(self) -> None:
+        self.messages += 1
+        self.open += 1
+        self.idle.clear()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.open -= 1
+        if kind is asyncio.CancelledError:
+            self.cut += 1
+        if self.open == 0:
+            self.idle.set()
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    def __init__(self, handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]]) -> None:
+        self._handlers = handlers
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        return self._handlers.get(handler_call_details.method)
+
+
+def credentials(tls: ServerTLS) -> grpc.ServerCredentials:
+    """For `GrpcioServer.start`. The files are read anew for every handshake; broken ones are not
+    used."""
+
+    def read() -> grpc.ServerCertificateConfiguration:
+        pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
+        roots = None if tls.clients is None else tls.clients.read_bytes()
+        return grpc.ssl_server_certificate_configuration([pair], root_certificates=roots)
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        try:
+            return read()
+        except OSError as error:
+            log.warning("certificates could not be read again: %s", error)
+            return None  # as before
+
+    return grpc.dynamic_ssl_server_credentials(
+        read(),
+        fetch,  # type: ignore[arg-type]  # None is documented: "as before"
+        require_client_authentication=tls.clients is not None,
+    )
+
+
+def _options(limits: Limits, reuse_port: bool) -> list[tuple[str, Any]]:
+    return [
+        ("grpc.so_reuseport", int(reuse_port)),
+        ("grpc.max_receive_message_length", limits.message_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", limits.streams),
+        ("grpc.max_metadata_size", limits.header_bytes),
+        ("grpc.absolute_max_metadata_size", limits.header_bytes),
+        ("grpc.max_connection_idle_ms", int(limits.idle_seconds * 1000)),
+        ("grpc.keepalive_time_ms", int(limits.keepalive_seconds * 1000)),
+        ("grpc.keepalive_timeout_ms", int(limits.keepalive_timeout * 1000)),
+        ("grpc.server_handshake_timeout_ms", int(limits.handshake_seconds * 1000)),
+    ]
+
+
+def _handlers(methods: Methods, tally: _Tally) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+    # Without serializers grpcio passes bytes as they are.
+    return {
+        **{
+            path: grpc.unary_unary_rpc_method_handler(_unary(method, tally))
+            for path, method in methods.unary.items()
+        },
+        **{
+            path: grpc.stream_stream_rpc_method_handler(_each(method, tally))
+            for path, method in methods.each.items()
+        },
+        **{
+            path: grpc.unary_stream_rpc_method_handler(_watch(method, tally))
+            for path, method in methods.watch.items()
+        },
+    }
+
+
+def _unary(method: Unary, tally: _Tally) -> Callable[[bytes, Context], Awaitable[bytes]]:
+    async def call(message: bytes, context: Context) -> bytes:
+        try:
+            with tally:
+                return _checked(await _answer(method, message))
+        except Exception as error:
+            failure = error
+        return await _abort(context, failure)
+
+    return call
+
+
+def _each(
+    method: Unary, tally: _Tally
+) -> Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]:
+    async def call(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+        async for message in messages:
+            try:
+                with tally:
+                    reply = _checked(await _answer(method, message))
+            except Exception as error:
+                failure = error
+                break
+            yield reply
+        else:
+            return
+        await _abort(context, failure)
+
+    return call
+
+
+def _watch(method: Watch, tally: _Tally) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
+    async def call(message: bytes, context: Context) -> AsyncIterator[bytes]:
+        replies: Any = None
+        try:
+            with tally:
+                replies = method(message)
+                async for reply in replies:
+                    yield _checked(reply)
+            return
+        except Exception as error:
+            failure = error
+        finally:
+            if hasattr(replies, "aclose"):
+                await replies.aclose()
+        await _abort(context, failure)
+
+    return call
+
+
+async def _answer(method: Unary, message: bytes) -> bytes:
+    reply = method(message)
+    return reply if isinstance(reply, bytes) else await reply
+
+
+def _checked(reply: bytes) -> bytes:
+    if type(reply) is not bytes:
+        raise TypeError(f"a method answers with bytes, not with {reply!r:.80}")
+    return reply
+
+
+async def _abort(context: Context, error: Exception) -> NoReturn:
+    if isinstance(error, GrpcError):
+        await context.abort(CODES[error.code], error.message)
+    log.error("a method failed", exc_info=error)
+    await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+    raise AssertionError("abort does not return")

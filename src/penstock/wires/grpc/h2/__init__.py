@@ -1,0 +1,17 @@
+"""gRPC over nghttp2: the fast wire, where the extension could be built.
+
+Without it, `penstock.wires.grpc.grpcio` serves the same methods.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+
+def available() -> bool:
+    """Whether the extension was built, and its library is here to be loaded."""
+    try:
+        importlib.import_module("penstock.wires.grpc.h2._nghttp2")
+    except ImportError:
+        return False
+    return True

@@ -1,0 +1,83 @@
+"""Certificates of a server that can be renewed while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+from penstock.wires.grpc.h2.limits import Limits
+
+
+class ServerTLS:
+    """A certificate, its key and, for mutual TLS, whose clients are let in.
+
+    `listening` is for ``create_server``. `reload` reads the files again: handshakes that begin
+    from then on use what they say now, and sessions of before cannot be resumed. Connections that
+    stand are not touched; `admits` tells those of another authority. If a file is missing or
+    broken it raises, and all stays as it was.
+    """
+
+    def __init__(
+        self, certificate: str | Path, key: str | Path, clients: str | Path | None = None
+    ) -> None:
+        self.certificate = Path(certificate)
+        self.key = Path(key)
+        self.clients = None if clients is None else Path(clients)
+        self.context = _ForListeners(ssl.PROTOCOL_TLS_SERVER)
+        self.context.current = self._read()
+
+    def reload(self) -> bool:
+        """Whether clients of another authority are let in from now on."""
+        before = self.context.current.authority
+        self.context.current = self._read()
+        return self.context.current.authority != before
+
+    def admits(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether the client of a connection was let in by the authority that counts now."""
+        secured: ssl.SSLObject = transport.get_extra_info("ssl_object")
+        context = secured.context
+        current = self.context.current.authority
+        return isinstance(context, _Context) and context.authority == current
+
+    def listening(self, limits: Limits) -> dict[str, Any]:
+        """Arguments of ``create_server``. Its own default lets a handshake take a minute."""
+        return {
+            "ssl": self.context,
+            "ssl_handshake_timeout": limits.handshake_seconds,
+            "ssl_shutdown_timeout": limits.linger_seconds,
+        }
+
+    def _read(self) -> _Context:
+        context = _Context(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # RFC 9113 9.2: no compression, and no renegotiation below an open stream.
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        context.set_alpn_protocols(["h2"])
+        context.load_cert_chain(self.certificate, self.key)
+        if self.clients is not None:
+            context.load_verify_locations(self.clients)
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.authority = self.clients.read_bytes()
+        return context
+
+
+class _Context(ssl.SSLContext):
+    """``authority`` is what it takes for the authority of clients."""
+
+    authority = b""
+
+
+class _ForListeners(ssl.SSLContext):
+    """What listeners keep: begins each handshake in the newest context.
+
+    Not by ``sni_callback``, which changes the certificate only: sessions stay those of the context
+    in which the handshake began, so that a client could resume one that an authority of before
+    had let in.
+    """
+
+    current: _Context
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        return self.current.wrap_bio(*args, **options)

@@ -1,0 +1,303 @@
+"""HTTP/1.1: one connection, whole requests in, whole answers out, in order.
+
+A handler answers at once or later. While one is late, what came behind it waits, and when
+enough waits, the connection is not read on: so a peer cannot queue up more than it may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable
+from email.utils import formatdate
+from typing import Any, cast
+
+from penstock.wires.http.framing import BadMessage
+from penstock.wires.http.limits import HttpLimits
+from penstock.wires.http.messages import (
+    Handler,
+    HttpAnswer,
+    HttpRequest,
+    as_error,
+    encoded,
+)
+from penstock.wires.http.pace import Pace
+from penstock.wires.http.reader import RequestReader
+
+logger = logging.getLogger("penstock.http")
+
+
+class HttpServer:
+    """All connections of one listener or several, and the clock that they are judged by."""
+
+    def __init__(self, handler: Handler, limits: HttpLimits | None = None) -> None:
+        self.handler = handler
+        self.limits = limits or HttpLimits()
+        self.connections: set[HttpProtocol] = set()
+        self.draining = False
+        self.requests = 0
+        self.refused = 0  # connections, for want of room
+        self.cut_off = 0  # connections, for being slow
+        self._date = (0, b"")
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def factory(self) -> HttpProtocol:
+        """For ``loop.create_server``."""
+        return HttpProtocol(self)
+
+    def date(self) -> bytes:
+        now = int(time.time())
+        if now != self._date[0]:
+            self._date = (now, formatdate(now, usegmt=True).encode())
+        return self._date[1]
+
+    def sweep(self) -> None:
+        """Cut off who is too slow. Once a second, for all of them: no timer for each request."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in [*self.connections]:
+            connection.judge(now)
+        self._sweeping = loop.call_later(1.0, self.sweep) if self.connections else None
+
+    def joined(self, connection: HttpProtocol) -> None:
+        self.connections.add(connection)
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(1.0, self.sweep)
+
+    async def drain(self, grace: float) -> None:
+        """Answer what is under way, take no more, and close. The listeners are closed already."""
+        self.draining = True
+        end = asyncio.get_running_loop().time() + grace
+        for connection in [*self.connections]:
+            connection.close_when_idle()
+        while self.connections and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.01)
+        for connection in [*self.connections]:
+            connection.abort()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+
+
+class HttpProtocol(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._limits = server.limits
+        self._loop = asyncio.get_running_loop()
+        self._reader = RequestReader(self, self._limits)
+        self._transport: asyncio.Transport | None = None
+        self._owes_continue = False  # to a client that waits for it
+        # Whole requests, in order; one that was refused has its answer with it.
+        self._waiting: deque[tuple[HttpRequest, HttpAnswer | None]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._out: list[bytes] = []
+        self._paused = False  # the peer does not read
+        self._unread = 0
+        self._stopped = False  # we do not read
+        self._ending = False  # after what is under way
+        self._failed = False  # what comes cannot be read
+        self._closing = False  # now
+        self._unread_pace = Pace(self._limits.least_rate)
+        self._deadline = self._loop.time() + self._limits.idle_time
+
+    # From the transport --------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        server = self._server
+        if len(server.connections) >= self._limits.connections or server.draining:
+            server.refused += 1
+            self._transport.abort()
+            return
+        peer = transport.get_extra_info("peername")
+        self._reader.peer = peer[0] if isinstance(peer, tuple) else None
+        server.joined(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._transport = None
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing or self._failed or self._transport is None:
+            return
+        try:
+            self._reader.feed(data)
+        except BadMessage as error:
+            if not self._closing:
+                self._fail(error.status, str(error))
+        self._flush()
+
+    def eof_received(self) -> bool:
+        """Half-closed: answer what was asked, then close."""
+        self.close_when_idle()
+        return self._busy
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        self._unread = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        self._unread_pace.start(self._loop.time(), self._limits.write_time)
+        self._read_on()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._rest()
+        self._go_on()
+        self._flush()
+
+    # From the reader -----------------------------------------------------------------------
+
+    def begun(self) -> None:
+        self._deadline = self._loop.time() + self._limits.request_time
+
+    def expected(self) -> None:
+        self._owes_continue = True
+        self._tell_to_go_on()
+
+    def _tell_to_go_on(self) -> None:
+        """Once what came before is answered: an interim answer must not overtake it."""
+        if self._owes_continue and self._task is None and not self._waiting:
+            self._owes_continue = False
+            self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def whole(self, request: HttpRequest) -> None:
+        if self._closing:
+            return
+        self._owes_continue = False
+        self._server.requests += 1
+        if self._server.draining:
+            request.keep_alive = False
+        self._waiting.append((request, None))
+        self._rest()
+        self._go_on()
+
+    # Answering -----------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Answer what waits, until one takes its time."""
+        while self._waiting and self._task is None and not self._paused and not self._closing:
+            request, refusal = self._waiting.popleft()
+            if refusal is not None:
+                self._answer(request, refusal)
+                continue
+            try:
+                answer: Any = self._server.handler(request)
+            except Exception:
+                logger.exception("%s %.200s failed", request.method, request.path)
+                answer = as_error(500, "internal error")
+            if isinstance(answer, HttpAnswer):
+                self._answer(request, answer)
+            else:
+                self._task = self._loop.create_task(self._later(request, answer))
+        if self._owes_continue:
+            self._tell_to_go_on()
+        self._read_on()
+
+    async def _later(self, request: HttpRequest, waiting: Awaitable[HttpAnswer]) -> None:
+        try:
+            answer = await waiting
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            logger.exception("%s %.200s failed", request.method, request.path)
+            answer = as_error(500, "internal error")
+        self._task = None
+        if self._transport is None:
+            return
+        self._answer(request, answer)
+        self._rest()
+        self._go_on()
+        self._flush()
+
+    def _answer(self, request: HttpRequest, answer: HttpAnswer) -> None:
+        last = self._server.draining or (self._ending and not self._waiting)
+        keep = request.keep_alive and not last
+        self._out.append(encoded(answer, request, self._server.date(), keep))
+        if not keep:
+            self._closing = True
+            self._waiting.clear()
+
+    def _fail(self, status: int, error: str) -> None:
+        """Nothing more can be read: say why, after what came before is answered, and close."""
+        request = self._reader.reading or HttpRequest(self._reader.peer)
+        request.keep_alive = False
+        self._reader.reading = None
+        self._failed = True
+        answer = as_error(status, error)
+        if self._task is None and not self._waiting:
+            self._answer(request, answer)
+        else:
+            self._waiting.append((request, answer))
+            self._stop_reading()
+
+    def _flush(self) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if self._out:
+            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+            self._out.clear()
+            transport.write(data)
+        if self._closing and self._task is None:
+            transport.close()
+
+    # How long, and how much ----------------------------------------------------------------
+
+    @property
+    def _busy(self) -> bool:
+        return self._task is not None or bool(self._waiting) or bool(self._out)
+
+    def _read_on(self) -> None:
+        """Read, or not: it depends on how much is waiting to be answered, or to be read."""
+        if self._paused or len(self._waiting) >= self._limits.pipeline:
+            self._stop_reading()
+        elif self._stopped and not self._closing and self._transport is not None:
+            self._stopped = False
+            self._transport.resume_reading()
+
+    def _stop_reading(self) -> None:
+        if not self._stopped and self._transport is not None:
+            self._stopped = True
+            self._transport.pause_reading()
+
+    def _rest(self) -> None:
+        """Nothing is owed by the peer but its next request."""
+        self._deadline = self._loop.time() + self._limits.idle_time
+
+    def judge(self, now: float) -> None:
+        """Cut it off if it is too slow."""
+        transport = self._transport
+        if transport is None:
+            return
+        if self._paused:
+            left = transport.get_write_buffer_size()
+            self._unread_pace.moved(max(0, self._unread - left))
+            self._unread = left
+            if self._unread_pace.is_late(now):
+                self._server.cut_off += 1
+                transport.abort()
+            return
+        if now < self._deadline or self._task is not None:  # it is not late, or we are
+            return
+        self._server.cut_off += 1
+        if self._reader.reading is not None and not self._closing:
+            self._fail(408, "the request did not come in time")
+            self._flush()
+            return
+        transport.abort()
+
+    def close_when_idle(self) -> None:
+        """Close after what is under way; at once if nothing is."""
+        self._ending = True
+        if not self._busy and self._reader.reading is None and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

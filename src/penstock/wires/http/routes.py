@@ -1,0 +1,28 @@
+"""Which handler answers which path."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+
+from penstock.wires.http.messages import Handler, HttpAnswer, HttpRequest, as_error
+
+
+class Routes:
+    """Handlers by path and method; itself a handler. HEAD is answered as GET."""
+
+    def __init__(self, routes: Mapping[str, Mapping[str, Handler]]) -> None:
+        self._routes = {path: dict(methods) for path, methods in routes.items()}
+        for methods in self._routes.values():
+            if "GET" in methods:
+                methods.setdefault("HEAD", methods["GET"])
+
+    def __call__(self, request: HttpRequest) -> HttpAnswer | Awaitable[HttpAnswer]:
+        methods = self._routes.get(request.path)
+        if methods is None:
+            return as_error(404, f"there is nothing at {request.path:.200}")
+        handler = methods.get(request.method) or methods.get("*")
+        if handler is None:
+            allowed = ", ".join(sorted(methods))
+            error = f"{request.path} takes {allowed}, not {request.method:.20}"
+            return as_error(405, error, [("Allow", allowed)])
+        return handler(request)
