@@ -4,7 +4,8 @@
  * The handler puts a page of zeros, private to this process, in the place of the lost one and
  * marks the mapping as lost. The access goes on as if nothing had happened; the decision that
  * it was part of looks at the mark before it answers, and is an error instead. So a decision
- * costs one load more, and no system call.
+ * costs one load more, and no system call. Locks that the thread holds are put back as they
+ * were: see _mapped.h.
  *
  * Other faults are passed on to the handler that was there before. */
 #ifndef PENSTOCK_GUARD_H
@@ -16,6 +17,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "_mapped.h"
 
 typedef struct Guard {
     uintptr_t base;
@@ -54,8 +57,10 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
             if (at < guard->base || at - guard->base >= size) continue;
             guard->lost = 1;
             if (mmap((void *)(at & ~(page_size - 1)), page_size, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
+                restore_held(at & ~(page_size - 1), page_size);
                 return;
+            }
         }
     }
     pass_on(number, info, context);

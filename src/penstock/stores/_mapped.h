@@ -46,11 +46,30 @@ static int note_kind(void) { return 0; }
 #define IS_LOCK(at) 1
 #endif
 
-/* 0, EOWNERDEAD (taken, but its holder died), EINVAL (no lock at all), or another error. */
-static int take_lock(void *at) {
+/* The locks that this thread holds, as they were when they were taken. A robust lock is in a
+ * list of its thread, and giving it back follows the list's pointers, which lie in the lock. If
+ * its page is lost meanwhile, the guard puts the copy where the lock was. */
+#define MOST_HELD 64
+static __thread struct { void *at; pthread_mutex_t copy; } held[MOST_HELD];
+static __thread int held_count;
+
+static void note_held(void *at) {
+    if (held_count == MOST_HELD) return;
+    memcpy(&held[held_count].copy, at, sizeof(pthread_mutex_t));
+    held[held_count].at = at;
+    held_count++;
+}
+
+static void restore_held(uintptr_t page, size_t size) {
+    int each;
+    for (each = 0; each < held_count; each++)
+        if ((uintptr_t)held[each].at - page < size)
+            memcpy(held[each].at, &held[each].copy, sizeof(pthread_mutex_t));
+}
+
+static int wait_for_lock(void *at) {
     struct timespec until;
     int turn, got;
-    if (!IS_LOCK(at)) return EINVAL;
     for (turn = 0; turn < SPINS; turn++) {
         got = pthread_mutex_trylock(at);
         if (got != EBUSY) return got;
@@ -61,8 +80,26 @@ static int take_lock(void *at) {
     return pthread_mutex_timedlock(at, &until);
 }
 
+/* 0, EOWNERDEAD (taken, but its holder died), EINVAL (no lock at all), or another error. */
+static int take_lock(void *at) {
+    int got;
+    if (!IS_LOCK(at)) return EINVAL;
+    got = wait_for_lock(at);
+    if (got == 0 || got == EOWNERDEAD) note_held(at);
+    return got;
+}
+
 static void mend_lock(void *at) { pthread_mutex_consistent(at); }
-static void give_lock(void *at) { pthread_mutex_unlock(at); }
+
+static void give_lock(void *at) {
+    int each = held_count;
+    pthread_mutex_unlock(at);
+    while (each > 0 && held[each - 1].at != at) each--;
+    if (each > 0) {
+        held_count--;
+        if (each - 1 != held_count) held[each - 1] = held[held_count];
+    }
+}
 
 static inline int64_t load(const int64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 /* Everything written before it is in memory when this is. */
