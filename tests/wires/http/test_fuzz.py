@@ -30,3 +30,9 @@ async def test_a_reader_without_bounds_is_found(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(reader.RequestReader, "_measure", lambda self, came, size: None)
     with pytest.raises(fuzz.Found):
         await fuzz.run(3_000, time.monotonic() + 120)
+
+
+@pytest.mark.parametrize("number", [75_174])
+async def test_what_was_found_before_is_not_found_again(number: int) -> None:
+    """75174: a request after one that upgrades and closes was read if it came in one piece."""
+    fuzz.throw(number)

@@ -48,6 +48,7 @@ class RequestReader:
         self.peer: str | None = None
         self.reading: HttpRequest | None = None
         self._begun = False  # a request, in this bite
+        self._ended = False  # by a request that closes the connection
         self._blank = 0
         self._url = b""
         self._in_head = False
@@ -120,6 +121,8 @@ class RequestReader:
     # From the parser -----------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
+        if self._ended:  # a parser that was resumed does not know
+            raise BadMessage(400, "a request after the one that closes the connection")
         self.reading = HttpRequest(self.peer)
         self._begun = self._in_head = True
         self._url = self._body = b""
@@ -205,6 +208,7 @@ class RequestReader:
         if request is None or self._length != NONE:
             return
         self.reading = None
+        self._ended = not request.keep_alive
         body = self._body
         request.body = body if type(body) is bytes else bytes(body)
         self._owner.whole(request)
