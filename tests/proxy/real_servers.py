@@ -18,11 +18,12 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import flask
-from proxy.proxy_parts import app_server
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+
+from proxy.proxy_parts import app_server
 
 METHODS = ["GET", "POST", "OPTIONS"]
 SERVERS = ("uvicorn", "gunicorn", "wsgiref")

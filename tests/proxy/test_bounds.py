@@ -7,10 +7,10 @@ import contextlib
 import time
 
 import pytest
-from proxy.proxy_parts import OPEN, Client, head_of, replying, running, scripted
 
 from penstock.proxy.limits import ProxyLimits
 from penstock.wires.http.limits import HttpLimits
+from proxy.proxy_parts import OPEN, Client, head_of, replying, running, scripted
 
 pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from proxy.proxy_parts import Client, running
 from proxy.real_servers import SERVERS, real_server
 

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from proxy.proxy_parts import Client, running
-from proxy.real_servers import SERVERS, real_server
 
 from penstock.integrations.identity import Trust
 from penstock.proxy.fields import to_server
 from penstock.proxy.request import ProxyRequest
+from proxy.proxy_parts import Client, running
+from proxy.real_servers import SERVERS, real_server
 
 NEW = {"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded"}
 

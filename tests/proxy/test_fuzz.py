@@ -10,10 +10,10 @@ import random
 from collections.abc import AsyncIterator
 
 import pytest
-from proxy.proxy_parts import OPEN, Client, running
 
 from penstock.wires.http.messages import Handler, HttpAnswer, HttpRequest
 from penstock.wires.http.protocol import HttpServer
+from proxy.proxy_parts import OPEN, Client, running
 
 pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])
 

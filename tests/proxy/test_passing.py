@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+
 from proxy.proxy_parts import Client, app_server, head_of, replying, running, scripted
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+
 from proxy.proxy_parts import Client, head_of, running, scripted
 from proxy.real_servers import SERVERS, real_server
 

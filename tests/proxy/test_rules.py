@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from proxy.proxy_parts import Client, app_server, replying, running, scripted
 
 from penstock.gate import AsyncGate
 from penstock.integrations.asgi import PenstockMiddleware
+from proxy.proxy_parts import Client, app_server, replying, running, scripted
 
 # What is decided here is decided before any loop has a say.
 pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])

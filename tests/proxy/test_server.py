@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from proxy.proxy_parts import Client, head_of, replying, running, scripted
 
 from penstock.proxy.limits import ProxyLimits
 from penstock.proxy.target import Target
+from proxy.proxy_parts import Client, head_of, replying, running, scripted
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

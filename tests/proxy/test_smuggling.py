@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from proxy.proxy_parts import Client, head_of, replying, running, scripted
 
 from penstock.proxy.limits import ProxyLimits
 from penstock.wires.http.limits import HttpLimits
+from proxy.proxy_parts import Client, head_of, replying, running, scripted
 
 # What is decided here is decided before any loop has a say.
 pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])

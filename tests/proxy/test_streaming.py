@@ -8,10 +8,10 @@ import socket
 from typing import Any
 
 import pytest
-from proxy.proxy_parts import Client, app_server, head_of, running, scripted
 
 from penstock.proxy.limits import ProxyLimits
 from penstock.wires.http.limits import HttpLimits
+from proxy.proxy_parts import Client, app_server, head_of, running, scripted
 
 PIECE = b"x" * 65_536
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import websockets
-from proxy.proxy_parts import OPEN, Client, app_server, head_of, replying, running, scripted
 
 from penstock.proxy.limits import ProxyLimits
+from proxy.proxy_parts import OPEN, Client, app_server, head_of, replying, running, scripted
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 UPGRADE = b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"

@@ -9,7 +9,6 @@ import subprocess
 from typing import Any
 
 import pytest
-from wires.http.http_parts import POST, Sink, get, serving
 
 from penstock.integrations.identity import Trust
 from penstock.service.health import Health
@@ -19,6 +18,7 @@ from penstock.wires.http.limits import HttpLimits
 from penstock.wires.http.messages import HttpAnswer
 from penstock.wires.http.protocol import HttpServer
 from service.service_kit import USER, gate_of
+from wires.http.http_parts import POST, Sink, get, serving
 
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQ\r\n"

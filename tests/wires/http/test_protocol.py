@@ -9,10 +9,10 @@ import struct
 from typing import Any
 
 import pytest
-from wires.http.http_parts import POST, Sink, get, serving
 
 from penstock.wires.http.messages import HttpRequest, as_text
 from penstock.wires.http.routes import Routes
+from wires.http.http_parts import POST, Sink, get, serving
 
 
 async def test_requests_and_answers() -> None:
