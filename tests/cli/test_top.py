@@ -339,6 +339,18 @@ def test_a_terminal_is_drawn_on_resized_and_left_clean() -> None:
             terminal.close()
 
 
+def test_a_terminal_that_is_resized_without_end_is_drawn_on() -> None:
+    """A change of size may come at any moment, also when the last one has just been drawn."""
+    with admin_api() as (_, url):
+        terminal = Terminal([*PENSTOCK, "top", "--admin", url, "--every", "10s"], 24, 100)
+        try:
+            for _ in range(2000):
+                terminal.until("Ctrl-C to leave")
+                terminal.process.send_signal(signal.SIGWINCH)
+        finally:
+            terminal.close()
+
+
 def test_a_service_that_goes_away_is_waited_for() -> None:
     with admin_api() as (admin, url):
         terminal = Terminal([*PENSTOCK, "top", "--admin", url, "--every", "100ms"], 24, 100)

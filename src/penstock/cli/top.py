@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import sys
-import threading
+import time
 from collections.abc import Iterator
 from typing import Any, NoReturn, TextIO
 
@@ -101,15 +101,13 @@ class View:
         self._every = every
         self._out = out
         self._paint = Paint(out)
-        # Set when the terminal has another size: then draw at once.
-        self._woken = threading.Event()
         self.moves = out.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
 
     def tables(self, once: bool) -> int:
         """One after the other, for pipes and files."""
         before = self._source.look()
         while True:
-            self._woken.wait(self._every)
+            time.sleep(self._every)
             now = self._source.look()
             width = shutil.get_terminal_size((100, 24)).columns
             lines = screen(before, now, self._paint, width, self._source.base, rows=self._rows)
@@ -127,9 +125,8 @@ class View:
             trouble = ""
             while True:
                 self._draw(before, now, trouble)
-                if self._woken.wait(self._every):
-                    self._woken.clear()  # the size has changed: the same again
-                    continue
+                if signal.sigtimedwait({signal.SIGWINCH}, self._every):
+                    continue  # the size has changed: the same again
                 try:
                     latest, trouble = self._source.look(), ""
                 except NoAnswer as error:
@@ -151,22 +148,19 @@ class View:
 
     @contextlib.contextmanager
     def _own_screen(self) -> Iterator[None]:
-        def woken(*_: Any) -> None:
-            self._woken.set()
-
         def stopped(*_: Any) -> None:
             raise KeyboardInterrupt
 
+        # A change of size is held until it is waited for. A handler could come at any moment, also
+        # when it cannot wake us.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
         # Whoever ends it, the terminal is as it was.
-        before = [
-            (number, signal.signal(number, handler))
-            for number, handler in ((signal.SIGWINCH, woken), (signal.SIGTERM, stopped))
-        ]
+        before = signal.signal(signal.SIGTERM, stopped)
         self._out.write(_ENTER)
         try:
             yield
         finally:
             self._out.write(_LEAVE)
             self._out.flush()
-            for number, handler in before:
-                signal.signal(number, handler)
+            signal.signal(signal.SIGTERM, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
