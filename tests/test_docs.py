@@ -104,3 +104,12 @@ def test_no_page_is_left_out_of_the_index() -> None:
 def test_the_generated_parts_of_the_reference_are_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "tools/reference.py"), "--check"]
     assert subprocess.run(command).returncode == 0, "run python tools/reference.py"
+
+
+def test_contributing_lists_the_commands_of_the_makefile() -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    assert phony is not None
+    block = re.search(r"```sh\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S)
+    assert block is not None
+    commands = re.findall(r"^make (\w+)", block[1], re.M)
+    assert sorted(commands) == sorted(set(phony[1].split()) - {"help"})
