@@ -26,7 +26,7 @@ ORDER: list[tuple[set[str], str]] = [
     ({"stores"}, "where state lives; atomicity and time"),
     ({"flows"}, "drives generators, for threads and for tasks"),
     (
-        {"line", "flow", "drivers", "guard", "request", "reservation", "undecided"},
+        {"waiters", "steps", "waiting", "decorators", "arguments", "reservation", "undecided"},
         "waiting, decorators and reservations, written once for both limiters",
     ),
     ({"limiter"}, "hit, peek, wait, reserve, ... for threads"),

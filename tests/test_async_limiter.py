@@ -30,7 +30,7 @@ async def settle() -> None:
 
 
 def in_line(limiter: AsyncLimiter) -> int:
-    return len(limiter._limiter.tasks)
+    return len(limiter._limiter.task_waiters)
 
 
 class Crowd:

@@ -143,7 +143,7 @@ async def test_a_closed_event_loop_does_not_hold_up_the_line() -> None:
             await asyncio.sleep(0)
     assert head.done()
     assert following.done()
-    assert len(limiter._limiter.tasks) == 0
+    assert len(limiter._limiter.task_waiters) == 0
     kept[0]._log_destroy_pending = False  # its loop is gone; asyncio would complain
 
 
@@ -158,7 +158,7 @@ async def test_a_store_in_trouble_does_not_swallow_a_cancellation(tmp_path: Path
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert len(limiter._limiter.tasks) == 0
+    assert len(limiter._limiter.task_waiters) == 0
 
 
 def test_a_monotonic_clock_of_ones_own_is_the_time_of_the_file(tmp_path: Path) -> None:

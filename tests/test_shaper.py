@@ -45,7 +45,7 @@ class Line:
 
     @property
     def length(self) -> int:
-        return len(self.limiter._limiter.tasks)
+        return len(self.limiter._limiter.task_waiters)
 
 
 async def test_everybody_goes_at_an_even_pace() -> None:
@@ -171,4 +171,4 @@ def test_threads_are_paced_as_well() -> None:
     assert limiter.wait("k", timeout=1)
     assert clock.now() - start == 4 * SECOND
     assert not limiter.wait("k", timeout=0)
-    assert len(limiter.threads) == 0
+    assert len(limiter.thread_waiters) == 0

@@ -12,7 +12,7 @@ from penstock import Limiter
 LIMIT = "limit: 'Limit | str | None' = None"
 VERBS = {
     "peek": f"(self, key: 'str', {LIMIT}, cost: 'int' = 1) -> 'Decision'",
-    "hit_all": "(self, wanted: 'Iterable[Wanted]') -> 'Decision'",
+    "hit_all": "(self, items: 'Iterable[Item]') -> 'Decision'",
     "wait": f"(self, key: 'str', {LIMIT}, cost: 'int' = 1, timeout: 'float | None' = None)"
     " -> 'Decision'",
     "refund": f"(self, key: 'str', cost: 'int' = 1, {LIMIT}) -> 'None'",

@@ -144,7 +144,7 @@ def test_waiting_threads_are_let_through_exactly_in_time(text: str) -> None:
     assert len(times) == 400
     for number, when in enumerate(sorted(times)):
         assert when >= (number + 1 - burst) * SECOND // 100
-    assert len(limiter.threads) == 0
+    assert len(limiter.thread_waiters) == 0
 
 
 def test_waiting_threads_go_in_order_of_arrival() -> None:
@@ -161,14 +161,14 @@ def test_waiting_threads_go_in_order_of_arrival() -> None:
     for number in range(THREADS):
         threads.append(threading.Thread(target=work, args=(number,), daemon=True))
         threads[-1].start()
-        until(lambda: len(limiter.threads) == len(threads))
+        until(lambda: len(limiter.thread_waiters) == len(threads))
     for count in range(1, THREADS + 1):
         clock.advance(1)
         until(lambda: len(served) == count)  # noqa: B023  # asked before the next turn
     for thread in threads:
         thread.join(10)
     assert served == list(range(THREADS))
-    assert len(limiter.threads) == 0
+    assert len(limiter.thread_waiters) == 0
 
 
 def test_a_thread_in_line_gives_up_by_the_clock_of_the_store() -> None:
@@ -185,7 +185,7 @@ def test_a_thread_in_line_gives_up_by_the_clock_of_the_store() -> None:
     ]
     for number, thread in enumerate(waits, 1):
         thread.start()
-        until(lambda number=number: len(limiter.threads) == number)
+        until(lambda number=number: len(limiter.thread_waiters) == number)
     for _ in range(300):  # in steps: it may not yet have begun to wait
         clock.advance(1)
         waits[1].join(0.005)

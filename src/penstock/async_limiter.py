@@ -6,14 +6,13 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from penstock.arguments import Item, check_keys, merge_items
 from penstock.decision import Decision
-from penstock.drivers import ask_async, drive_async
-from penstock.flow import Ask
-from penstock.guard import AsyncSlot, Key
+from penstock.decorators import AsyncSlot, Key
 from penstock.limit import Limit
 from penstock.limiter import Limiter
-from penstock.request import Wanted, merge, several
 from penstock.reservation import AsyncReservation
+from penstock.steps import drive_async
 from penstock.stores.base import Store, speaking
 
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
@@ -55,22 +54,24 @@ class AsyncLimiter:
         """Independent decisions at one moment, in one call."""
         if self._waits:
             decisions: list[Decision]
-            decisions = await self._limiter.counters(limit).submit("hit_many", several(keys), cost)
+            decisions = await self._limiter.counters(limit).submit(
+                "hit_many", check_keys(keys), cost
+            )
             return decisions
         return self._limiter.hit_many(keys, limit, cost)
 
-    async def hit_all(self, wanted: Iterable[Wanted]) -> Decision:
+    async def hit_all(self, items: Iterable[Item]) -> Decision:
         """All of several limits pass, or nothing is taken from any: see `Limiter.hit_all`."""
         limiter = self._limiter
-        return speaking(await limiter.store.hit_each_async(merge(limiter.counters, wanted)))
+        return speaking(await limiter.store.hit_each_async(merge_items(limiter.counters, items)))
 
     async def refund(self, key: str, cost: int = 1, limit: Limit | str | None = None) -> None:
         """Give units back, never beyond full."""
-        await ask_async(Ask(self._limiter.counters(limit), "refund", (key, cost)))
+        await self._limiter.counters(limit).submit("refund", key, cost)
 
     async def reset(self, key: str, limit: Limit | str | None = None) -> None:
         """Forget the key: its next hit finds the limit untouched."""
-        await ask_async(Ask(self._limiter.counters(limit), "reset", (key,)))
+        await self._limiter.counters(limit).submit("reset", key)
 
     async def wait(
         self,
@@ -81,7 +82,7 @@ class AsyncLimiter:
     ) -> Decision:
         """Suspend until ``key`` may go ahead, first come, first served: see `Limiter.wait`."""
         limiter = self._limiter
-        return await drive_async(limiter.begin(limiter.tasks, key, limit, cost, timeout))
+        return await drive_async(limiter.begin(limiter.task_waiters, key, limit, cost, timeout))
 
     def reserve(
         self, key: str, limit: Limit | str | None = None, cost: int = 1
@@ -99,7 +100,9 @@ class AsyncLimiter:
     ) -> AsyncSlot:
         """``async with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
         limiter = self._limiter
-        return AsyncSlot(lambda key: limiter.begin(limiter.tasks, key, limit, cost, timeout), key)
+        return AsyncSlot(
+            lambda key: limiter.begin(limiter.task_waiters, key, limit, cost, timeout), key
+        )
 
     def limit(
         self,
@@ -108,11 +111,11 @@ class AsyncLimiter:
         cost: int = 1,
         timeout: float | None = 0,
     ) -> Callable[[F], F]:
-        """Guard an async function: see `Limiter.limit`. ``key`` may be async, too."""
+        """Limit the calls of an async function: see `Limiter.limit`. ``key`` may be async, too."""
 
         def decorate(function: F) -> F:
             if not inspect.iscoroutinefunction(function):
-                raise TypeError(f"{function!r} is not async: guard it with Limiter.limit")
+                raise TypeError(f"{function!r} is not async: use Limiter.limit")
             return self._limiter.limit(key, limit, cost, timeout)(function)
 
         self._limiter.counters(limit)

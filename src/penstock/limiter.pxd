@@ -7,8 +7,8 @@ from penstock.stores.base cimport Counters
 cdef class Limiter:
     cdef readonly object store
     cdef readonly Counters default
-    cdef readonly object threads
-    cdef readonly object tasks
+    cdef readonly object thread_waiters
+    cdef readonly object task_waiters
     cdef dict known
     cdef object __weakref__
 

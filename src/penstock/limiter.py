@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock.arguments import Item, check_keys, merge_items, timeout_ns
 from penstock.decision import Decision
-from penstock.drivers import drive
+from penstock.decorators import Key, Slot, limit_calls
 from penstock.errors import LimitError
-from penstock.flow import Flow, give_back, wait
-from penstock.guard import Key, Slot, guarding
 from penstock.limit import Limit, as_limit
-from penstock.line import Line, TaskTicket, ThreadTicket
-from penstock.request import Wanted, merge, several, timeout_ns
 from penstock.reservation import Reservation
+from penstock.steps import drive
 from penstock.stores.base import Counters, Store, check_cost, check_key, speaking
 from penstock.stores.memory import MemoryStore
+from penstock.waiters import TaskWaiter, ThreadWaiter, WaiterQueues
+from penstock.waiting import Flow, give_back, wait
 
 if TYPE_CHECKING:
     from penstock import _no_cython as cython  # which has types
@@ -54,8 +54,8 @@ class Limiter:
         self.store = MemoryStore() if store is None else store
         self.default = None if limit is None else self.store.counters(as_limit(limit))
         self.known: dict[Limit | str, Counters] = {}
-        self.threads = Line(ThreadTicket)
-        self.tasks = Line(TaskTicket)
+        self.thread_waiters = WaiterQueues(ThreadWaiter)
+        self.task_waiters = WaiterQueues(TaskWaiter)
 
     @cython.binding(False)  # 5 ns faster; its signature is in its docstring
     @cython.embedsignature(True)
@@ -74,16 +74,16 @@ class Limiter:
         self, keys: Iterable[str], limit: Limit | str | None = None, cost: int = 1
     ) -> list[Decision]:
         """Independent decisions at one moment, in one call."""
-        return self.counters(limit).hit_many(several(keys), cost)
+        return self.counters(limit).hit_many(check_keys(keys), cost)
 
-    def hit_all(self, wanted: Iterable[Wanted]) -> Decision:
+    def hit_all(self, items: Iterable[Item]) -> Decision:
         """All of several limits pass, or nothing is taken from any.
 
         Each item is ``(key, limit)`` or ``(key, limit, cost)``. The decision is the
         one that refused (with the longest wait, if there are several), or the one
         with the least remaining.
         """
-        return speaking(self.store.hit_each(merge(self.counters, wanted)))
+        return speaking(self.store.hit_each(merge_items(self.counters, items)))
 
     def wait(
         self,
@@ -94,11 +94,11 @@ class Limiter:
     ) -> Decision:
         """Block until ``key`` may go ahead, first come, first served.
 
-        Answers refused when it can never be, or not within ``timeout`` seconds:
-        at once where that is known at once. With a leaky bucket, each caller
-        gets a place on an evenly paced line, and is refused when that is full.
+        Refuses if that can never be, or not within ``timeout`` seconds, and does so at
+        once if that is known at once. With a leaky bucket, each caller gets a place in
+        the bucket, and is refused when it is full.
         """
-        return drive(self.begin(self.threads, key, limit, cost, timeout))
+        return drive(self.begin(self.thread_waiters, key, limit, cost, timeout))
 
     def refund(self, key: str, cost: int = 1, limit: Limit | str | None = None) -> None:
         """Give units back, never beyond full."""
@@ -120,7 +120,7 @@ class Limiter:
         timeout: float | None = None,
     ) -> Slot:
         """``with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
-        return Slot(lambda key: self.begin(self.threads, key, limit, cost, timeout), key)
+        return Slot(lambda key: self.begin(self.thread_waiters, key, limit, cost, timeout), key)
 
     def limit(
         self,
@@ -129,30 +129,35 @@ class Limiter:
         cost: int = 1,
         timeout: float | None = 0,
     ) -> Callable[[F], F]:
-        """Guard a function, sync or async: a call that is refused raises `LimitExceeded`.
+        """Limit the calls of a function, sync or async; a refused one raises `LimitExceeded`.
 
-        ``key`` is a string, or a function that makes one of the call's arguments;
+        ``key`` is a string, or a function that makes one from the call's arguments;
         by default all calls of the function share one. ``timeout`` lets a call
-        wait for its turn: seconds, or None for as long as it takes. Of several guards
-        on one function all let a call pass, or none takes anything.
+        wait for its turn: seconds, or None for as long as it takes. If a function has
+        several limits, a call passes all of them or takes from none.
         """
-        # What is wrong is an error here, not in the first call.
+        # A wrong argument is an error now, not in the first call.
         counters = self.counters(limit)
         check_cost(cost)
         timeout_ns(timeout)
-        return guarding(
+        return limit_calls(
             key,
-            lambda key: self.begin(self.threads, key, limit, cost, timeout),
-            lambda key: self.begin(self.tasks, key, limit, cost, timeout),
+            lambda key: self.begin(self.thread_waiters, key, limit, cost, timeout),
+            lambda key: self.begin(self.task_waiters, key, limit, cost, timeout),
             lambda key, decision: give_back(counters, key, cost, decision),
         )
 
     def begin(
-        self, line: Line, key: str, limit: Limit | str | None, cost: int, timeout: float | None
+        self,
+        queues: WaiterQueues,
+        key: str,
+        limit: Limit | str | None,
+        cost: int,
+        timeout: float | None,
     ) -> Flow:
-        """A wait in ``line``, to be driven."""
+        """A wait in one of ``queues``, to be driven."""
         checked = check_key(key), check_cost(cost)
-        return wait(line, self.counters(limit), *checked, timeout_ns(timeout))
+        return wait(queues, self.counters(limit), *checked, timeout_ns(timeout))
 
     def counters(self, limit: Limit | str | None) -> Counters:
         """The store's counters of ``limit``, or of the limiter's own."""

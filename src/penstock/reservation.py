@@ -8,15 +8,14 @@ from types import TracebackType
 from typing import Any
 
 from penstock.decision import Decision
-from penstock.drivers import ask, ask_async
 from penstock.errors import InvalidCost, LimitExceeded, PenstockError, StoreError
-from penstock.flow import Ask
+from penstock.steps import CallCounters, drive, drive_async
 from penstock.stores.base import Counters, Store, check_cost, check_key
-from penstock.undecided import Flow, Single, Undecided, finish, finish_async, has_lockout, take
+from penstock.undecided import Flow, Undecided, has_lockout, take
 
 
-class _Bill:
-    """What was reserved and whether it has been settled: all but the waiting."""
+class _Booking:
+    """What was reserved and whether it has been settled: all but the input and output."""
 
     def __init__(self, store: Store, counters: Counters, key: str, cost: int) -> None:
         self.key = check_key(key)
@@ -25,7 +24,7 @@ class _Bill:
         self._counters = counters
         self._decision: Decision | None = None
         self._settled = False
-        self._undecided: Sequence[Single] = ()
+        self._undecided: Sequence[CallCounters] = ()
 
     @property
     def decision(self) -> Decision:
@@ -41,21 +40,21 @@ class _Bill:
     def __bool__(self) -> bool:
         return self.decision.allowed
 
-    def _asked(self) -> Ask | None:
-        """None where a refusal might start a lockout: then it is to be `_taken`."""
+    def _hit(self) -> CallCounters | None:
+        """None if a refusal might start a lockout: then see `_undecided_hit`."""
         if has_lockout(self._counters):
             return None
-        return Ask(self._counters, "hit", (self.key, self.cost))
+        return CallCounters(self._counters, "hit", (self.key, self.cost))
 
-    def _taken(self) -> Flow:
+    def _undecided_hit(self) -> Flow:
         return take(self._store, [(self._counters, self.key, self.cost)])
 
-    def _note(self, found: Undecided) -> Decision:
-        self._undecided = found.settle
-        return found.decisions[0]
+    def _note(self, hit: Undecided) -> Decision:
+        self._undecided = hit.settle
+        return hit.decisions[0]
 
-    def _due(self, actual: int) -> Ask | None:
-        """What to ask of the store so that ``actual`` units are booked in the end."""
+    def _due(self, actual: int) -> CallCounters | None:
+        """The step after which ``actual`` units are booked, if there is one."""
         if type(actual) is not int or actual < 0:
             raise InvalidCost(f"settle for a whole number of at least 0, not {actual!r}")
         if not self.decision:
@@ -63,28 +62,23 @@ class _Bill:
         if self._settled:
             raise PenstockError("this reservation was settled already")
         if actual > self.cost:
-            return Ask(self._counters, "charge", (self.key, actual - self.cost))
+            return CallCounters(self._counters, "charge", (self.key, actual - self.cost))
         if actual < self.cost:
             back = (self.key, self.cost - actual, self.decision._mark, actual)
-            return Ask(self._counters, "refund", back)
+            return CallCounters(self._counters, "refund", back)
         return None
 
-    def _settling(self, due: Ask | None) -> Ask | None:
-        """From here on it happens: also if whoever waits for it is interrupted or cancelled."""
-        self._settled = True
-        return due
-
-    def _decided(self) -> Sequence[Single]:
-        """Once: what was undecided until now."""
+    def _decided(self) -> Sequence[CallCounters]:
+        """The steps that settle what was undecided until now; only once."""
         steps, self._undecided = self._undecided, ()
         return steps
 
-    def _due_on_exit(self, error: BaseException | None) -> Ask | None:
+    def _due_on_exit(self, error: BaseException | None) -> CallCounters | None:
         """An exception gives everything back; otherwise what was reserved stays taken."""
         return self._due(self.cost if error is None else 0)
 
 
-class Reservation(_Bill):
+class Reservation(_Booking):
     """Units taken in advance: ``if r: ... r.settle(used)``, or ``with`` it.
 
     Entering a refused one raises `LimitExceeded`. Leaving with an exception gives
@@ -94,8 +88,8 @@ class Reservation(_Bill):
 
     def __init__(self, store: Store, counters: Counters, key: str, cost: int) -> None:
         super().__init__(store, counters, key, cost)
-        asked = self._asked()
-        self._decision = self._note(finish(self._taken())) if asked is None else ask(asked)
+        hit = self._hit()
+        self._decision = self._note(drive(self._undecided_hit())) if hit is None else hit.run()
 
     def settle(self, actual: int) -> None:
         """Give back what was reserved and not used, or charge what was used beyond it.
@@ -104,15 +98,17 @@ class Reservation(_Bill):
         """
         self._settle(self._due(actual))
 
-    def _settle(self, due: Ask | None) -> None:
+    def _settle(self, due: CallCounters | None) -> None:
+        self._settled = True  # from here on it happens, even if this thread is interrupted
         try:
-            ask(self._settling(due))
+            if due is not None:
+                due.run()
         except Exception:
             self._settled = False
             raise
         with contextlib.suppress(StoreError):  # it runs out by itself
             for step in self._decided():
-                step.ask()
+                step.run()
 
     def cancel(self) -> None:
         """Give everything back."""
@@ -133,7 +129,7 @@ class Reservation(_Bill):
             self._settle(self._due_on_exit(error))
 
 
-class AsyncReservation(_Bill):
+class AsyncReservation(_Booking):
     """`Reservation` for coroutines: made by ``async with`` or by awaiting it."""
 
     def __await__(self) -> Generator[Any, None, AsyncReservation]:
@@ -141,11 +137,11 @@ class AsyncReservation(_Bill):
 
     async def _make(self) -> AsyncReservation:
         if self._decision is None:
-            asked = self._asked()
-            if asked is None:
-                self._decision = self._note(await finish_async(self._taken()))
+            hit = self._hit()
+            if hit is None:
+                self._decision = self._note(await drive_async(self._undecided_hit()))
             else:
-                self._decision = await ask_async(asked)
+                self._decision = await hit.run_async()
         return self
 
     async def settle(self, actual: int) -> None:
@@ -156,15 +152,17 @@ class AsyncReservation(_Bill):
         """
         await self._settle(self._due(actual))
 
-    async def _settle(self, due: Ask | None) -> None:
+    async def _settle(self, due: CallCounters | None) -> None:
+        self._settled = True  # from here on it happens, even if this task is cancelled
         try:
-            await ask_async(self._settling(due))
+            if due is not None:
+                await due.run_async()
         except Exception:
             self._settled = False
             raise
         with contextlib.suppress(StoreError):  # it runs out by itself
             for step in self._decided():
-                await step.submit()
+                await step.run_async()
 
     async def cancel(self) -> None:
         """Give everything back."""

@@ -1,29 +1,30 @@
-"""Undecided hits: units that are taken before anybody knows whether they will count.
+"""Undecided hits: units that are taken before it is known whether they will count.
 
-A log-in is counted if the password was wrong, which is known at its end. While it is under
-way, its unit is taken: the limit is never exceeded. But a request that is refused because of
-such units has not violated anything yet, and must not start a lockout: those before it may all
-be given back.
+A log-in counts if the password was wrong, which is known only at its end. While it is being
+checked its unit stays taken, so the limit is never exceeded. But a request that is refused
+because of such units has not violated the limit yet and must not start a lockout: all the units
+before it may be given back.
 
-So a limit with a lockout has a second row beside each key's own, which counts what is
-undecided. Both are taken in one step, and the second is given back as soon as it is decided. A
-refusal while anything of the key is undecided is an ordinary one. A refusal while nothing is, is
-a violation, and starts the lockout.
+So a limit with a lockout keeps a second row beside each key's own, which counts the undecided
+units. Both rows are taken from in one step, and the second is refunded as soon as the unit is
+decided. A refusal while any unit of the key is undecided is an ordinary refusal. A refusal while
+none is undecided is a violation and starts the lockout.
 
-Nobody gains by leaving a request undecided: its unit stays taken, and that many fewer pass.
-What is never decided (its process died) is forgotten after two to four periods.
+Clients gain nothing by leaving requests undecided: the units stay taken, and that many fewer
+requests pass. Units that are never decided (the process died) are forgotten after two to four
+periods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from penstock import flows
 from penstock.decision import Decision
 from penstock.limit import Limit
+from penstock.steps import AttemptAll, CallCounters
 from penstock.stores.base import Counters, Store, check_key
 
 Item = tuple[Counters, str, int]
@@ -35,95 +36,56 @@ ROOM = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Take from all, or from none; a refusal is no violation."""
-
-    store: Store
-    items: list[Item]
-
-    def ask(self) -> Any:
-        return self.store.hit_each(self.items, attempt=True)
-
-    def submit(self) -> Awaitable[Any]:
-        return self.store.hit_each_async(self.items, attempt=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Single:
-    """One verb of the counters."""
-
-    counters: Counters
-    verb: str
-    args: tuple[Any, ...]
-
-    def ask(self) -> Any:
-        return getattr(self.counters, self.verb)(*self.args)
-
-    def submit(self) -> Awaitable[Any]:
-        return self.counters.submit(self.verb, *self.args)
-
-
-@dataclass(frozen=True, slots=True)
 class Undecided:
-    """Decisions on all that was wanted, and what to ask when it is known whether it counts."""
+    """A decision for each item, and the steps to take when it is known whether they count."""
 
     decisions: list[Decision]
-    settle: Sequence[Single] = ()
+    settle: Sequence[CallCounters] = ()
 
 
-Flow = Generator[Group | Single, Any, Undecided]
+Flow = Generator[AttemptAll | CallCounters, Any, Undecided]
 
 
 def has_lockout(counters: Counters) -> bool:
     return counters.limit.lockout_ns > 0
 
 
-def take(store: Store, wanted: Sequence[Item]) -> Flow:
-    """Take all of it until it is decided whether it counts, or none."""
+def take(store: Store, items: Sequence[Item]) -> Flow:
+    """Take all items, until it is decided whether they count, or none."""
     beside = [
         (at, (store.counters(beside_of(counters.limit)), PREFIX + check_key(key), cost))
-        for at, (counters, key, cost) in enumerate(wanted)
+        for at, (counters, key, cost) in enumerate(items)
         if has_lockout(counters)
     ]
-    found: list[Decision] = yield Group(store, [*wanted, *(item for _, item in beside)])
-    decisions, undecided = list(found[: len(wanted)]), found[len(wanted) :]
-    if all(found):
-        singles = [
-            Single(counters, "refund", (key, cost, decision._mark))
+    answers: list[Decision] = yield AttemptAll(store, [*items, *(item for _, item in beside)])
+    decisions, undecided = list(answers[: len(items)]), answers[len(items) :]
+    if all(answers):
+        refunds = [
+            CallCounters(counters, "refund", (key, cost, decision._mark))
             for (_, (counters, key, cost)), decision in zip(beside, undecided, strict=True)
         ]
-        return Undecided(decisions, singles)
-    if all(decisions):  # only the second row is full, of what nobody has decided
-        return Undecided((yield Group(store, list(wanted))))
+        return Undecided(decisions, refunds)
+    if all(decisions):  # only the second row is full: too much was never decided
+        return Undecided((yield AttemptAll(store, list(items))))
     for (at, _), waiting in zip(beside, undecided, strict=True):
-        counters, key, cost = wanted[at]
+        counters, key, cost = items[at]
         if is_violation(decisions[at], waiting):
-            decision = yield Single(counters, "hit", (key, cost))
-            if decision:  # a unit has come back since: it is for whoever asks next
-                yield Single(counters, "refund", (key, cost, decision._mark))
+            decision = yield CallCounters(counters, "hit", (key, cost))
+            if decision:  # a unit has come back since: leave it to the next request
+                yield CallCounters(counters, "refund", (key, cost, decision._mark))
             else:
                 decisions[at] = decision
     return Undecided(decisions)
 
 
 def is_violation(decision: Decision, undecided: Decision) -> bool:
-    """Whether it was refused for what counts, and nothing that may yet be given back."""
+    """Whether it was refused for units that count, none of which may yet be given back."""
     return not decision and undecided.remaining >= undecided.limit.amount
-
-
-def finish(flow: Flow) -> Undecided:
-    """In a thread."""
-    return flows.run(flow, lambda step: step.ask())
-
-
-async def finish_async(flow: Flow) -> Undecided:
-    """In a task."""
-    return await flows.run_async(flow, lambda step: step.submit())
 
 
 @lru_cache(1024)
 def beside_of(limit: Limit) -> Limit:
-    """Of the second row: it has room for all, and remembers for longer than the limit does."""
+    """The limit of the second row: room for all, and a longer memory than the limit's own."""
     memory = max(2 * limit.period_ns, (limit.burst + limit.debt) * limit.interval_ns)
     return Limit(
         ROOM + limit.burst,

@@ -307,7 +307,7 @@ async def test_a_cancelled_call_leaves_nothing_behind(at: int) -> None:
         n != at or not cancelled for n in range(6)
     ]
     assert cancelled or at == 1
-    assert len(caller._line) == 0
+    assert len(caller._queues) == 0
     assert {pacer.under_way for pacer, _ in caller._places.values()} == {0}
 
 
@@ -334,7 +334,7 @@ def test_threads_wait_in_one_line() -> None:
         for thread in threads:
             thread.join(timeout=20)
     assert done == [200] * 15
-    assert len(transport._caller._line) == 0
+    assert len(transport._caller._queues) == 0
 
 
 def test_keys_that_say_nothing_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """One call, from its turn in line to its last answer: written once for threads and tasks.
 
-A call is a generator, as the flows of `penstock.flow` are. It yields what it needs done (`Wait`,
-`Send`, `Keep`) and `drive` or `drive_async` does it. ::
+A call is a flow (see `penstock.flows`). It yields the steps of a wait (`penstock.steps`), `Send`
+and `Keep`, which drivers.py runs. ::
 
     wait: in line by key, first come, first served; the gate; the pace; the local limit
     send: the answer says how we stand, and whether we were refused
@@ -17,7 +17,7 @@ import itertools
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from penstock.client.fields import Headers, ServerHints, read
 from penstock.client.pacer import Pacer
@@ -26,9 +26,9 @@ from penstock.client.settings import Settings
 from penstock.clock import SECOND
 from penstock.decision import Decision
 from penstock.errors import PenstockError
-from penstock.flow import Ask, Flow, Pause
-from penstock.line import Line, TaskTicket, ThreadTicket
+from penstock.steps import CallCounters, Pause
 from penstock.stores.base import check_key
+from penstock.waiters import TaskWaiter, ThreadWaiter, WaiterQueues
 
 # Keys that are remembered; beyond it, those that nothing is known of are forgotten.
 MOST_KEYS = 10_000
@@ -84,13 +84,6 @@ class OutgoingRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Drive this flow."""
-
-    flow: Flow
-
-
-@dataclass(frozen=True, slots=True)
 class Send:
     """Send the request; the answer is its response."""
 
@@ -102,7 +95,7 @@ class Keep:
     response: Any
 
 
-Call = Generator[Wait | Send | Keep, Any, tuple[Any, Tries]]
+Call = Generator[CallCounters | Pause | Send | Keep, Any, tuple[Any, Tries]]
 
 
 class Caller:
@@ -115,7 +108,7 @@ class Caller:
         errors: tuple[type[Exception], ...],
         not_sent: type[NotSent],
     ) -> None:
-        self._line = Line(TaskTicket if tasks else ThreadTicket)
+        self._queues = WaiterQueues(TaskWaiter if tasks else ThreadWaiter)
         self._tasks = tasks
         self._settings = settings
         self._errors = errors if settings.retries.errors else ()
@@ -135,7 +128,7 @@ class Caller:
         while True:
             since = now()
             try:
-                yield Wait(cast(Flow, self._turn(request.key, pacer, deadline, rest)))
+                yield from self._turn(request.key, pacer, deadline, rest)
             except NotSent:
                 if last is not None:
                     return last, Tries(tries, (waited + now() - since) / SECOND)
@@ -202,24 +195,24 @@ class Caller:
 
     def _turn(
         self, key: str, pacer: Pacer, deadline: int | None, rest: int
-    ) -> Generator[Ask | Pause, Any, None]:
+    ) -> Generator[CallCounters | Pause, Any, None]:
         """Wait until the call may leave; it then counts as under way."""
         clock = self._settings.clock
         if rest:
             yield Pause(clock, rest)
-        ticket = self._line.join(key)
+        waiter = self._queues.join(key)
         try:
-            # Who is called is the head: in this line there is no other reason to be called.
-            if not ticket.first and not (yield Pause(clock, self._left(deadline), ticket)):
+            # A waiter that is woken is the head: there is no other reason to wake it.
+            if not waiter.first and not (yield Pause(clock, self._left(deadline), waiter)):
                 raise self._not_sent(key, "those before it took too long")
             yield from self._head(key, pacer, deadline)
             pacer.leaves(clock.now())
         finally:
-            self._line.leave(ticket)
+            self._queues.leave(waiter)
 
     def _head(
         self, key: str, pacer: Pacer, deadline: int | None
-    ) -> Generator[Ask | Pause, Any, None]:
+    ) -> Generator[CallCounters | Pause, Any, None]:
         clock, limiter = self._settings.clock, self._settings.limiter
         while True:
             now = clock.now()
@@ -237,9 +230,9 @@ class Caller:
             if limiter is None:
                 return
             left = self._left(deadline)
-            line = limiter.tasks if self._tasks else limiter.threads
+            queues = limiter.task_waiters if self._tasks else limiter.thread_waiters
             seconds = None if left is None else left / SECOND
-            decision: Decision = yield from limiter.begin(line, key, None, 1, seconds)
+            decision: Decision = yield from limiter.begin(queues, key, None, 1, seconds)
             if decision:
                 limiter = None  # once is enough; the gate may have been shut meanwhile
                 continue

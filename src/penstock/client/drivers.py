@@ -1,4 +1,4 @@
-"""Two ways to drive a call: block this thread, or suspend this task."""
+"""Two ways to run a call: block this thread, or suspend this task."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from penstock import flows
-from penstock.client.calls import Call, Keep, Send, Tries, Wait
-from penstock.drivers import drive, drive_async
+from penstock.client.calls import Call, Keep, Send, Tries
+from penstock.steps import CallCounters, Pause
 
 
 def run(call: Call, send: Callable[[], Any], keep: Callable[[Any], Any]) -> tuple[Any, Tries]:
     """Run a call to its end, blocking."""
 
-    def do(step: Wait | Send | Keep) -> Any:
+    def do(step: CallCounters | Pause | Send | Keep) -> Any:
         if isinstance(step, Send):
             return send()
-        return drive(step.flow) if isinstance(step, Wait) else keep(step.response)
+        return keep(step.response) if isinstance(step, Keep) else step.run()
 
     return flows.run(call, do)
 
@@ -28,9 +28,9 @@ async def run_async(
 ) -> tuple[Any, Tries]:
     """Run a call to its end, suspending."""
 
-    async def do(step: Wait | Send | Keep) -> Any:
+    def do(step: CallCounters | Pause | Send | Keep) -> Awaitable[Any]:
         if isinstance(step, Send):
-            return await send()
-        return await (drive_async(step.flow) if isinstance(step, Wait) else keep(step.response))
+            return send()
+        return keep(step.response) if isinstance(step, Keep) else step.run_async()
 
     return await flows.run_async(call, do)

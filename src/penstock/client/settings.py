@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.arguments import timeout_ns
 from penstock.async_limiter import AsyncLimiter
 from penstock.client.retries import Retries
 from penstock.clock import MONOTONIC, WALL, Clock
 from penstock.errors import LimitError
 from penstock.limit import Limit
 from penstock.limiter import Limiter
-from penstock.request import timeout_ns
 from penstock.stores.base import check_clock
 from penstock.stores.memory import MemoryStore
 

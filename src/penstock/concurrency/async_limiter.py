@@ -14,9 +14,9 @@ from penstock.concurrency.local_slots import State
 from penstock.concurrency.queue_policy import NORMAL
 from penstock.concurrency.size import Size
 from penstock.concurrency.slot import AsyncSlot
+from penstock.decorators import Key
 from penstock.durations import Duration
 from penstock.events import Hook
-from penstock.guard import Key
 
 if TYPE_CHECKING:
     from penstock.stores.redis import RedisStore

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 
 from penstock.concurrency.slot import AsyncSlot, Slot
-from penstock.guard import Key, checked_key
+from penstock.decorators import Key, checked_key
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Of the call's arguments, or one for all calls.

@@ -24,7 +24,7 @@ from penstock.concurrency.queue_policy import QueuePolicy
 
 if TYPE_CHECKING:
     from penstock.concurrency.leases import Lease
-    from penstock.line import Ticket
+    from penstock.waiters import Waiter
 
 
 class Stage(Enum):
@@ -43,7 +43,7 @@ class SlotWaiter:
 
     __slots__ = (
         "arrived", "asks", "began", "beside", "by", "dropped", "home", "key", "lease",
-        "may_wait", "number", "order", "priority", "reason", "stage", "ticket",
+        "may_wait", "number", "order", "priority", "reason", "stage", "wakeup",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +62,7 @@ class SlotWaiter:
         self.dropped = False
         self.reason = ""  # why it was not let in
         # What whoever waits is woken by; of a waiter that never had to wait, none.
-        self.ticket: Ticket | None = None
+        self.wakeup: Waiter | None = None
         # Of the shared form: what is held in the store, whether it is this one who asks, and
         # in which event loop it waits; none for a thread.
         self.lease: Lease | None = None

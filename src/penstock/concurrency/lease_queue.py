@@ -13,10 +13,10 @@ from __future__ import annotations
 from penstock.clock import Clock
 from penstock.concurrency.fair_queue import SlotWaiter, Stage
 from penstock.concurrency.leases import Lease, running_loop
-from penstock.concurrency.local_slots import LocalSlots, MakeTicket
+from penstock.concurrency.local_slots import LocalSlots, MakeWakeup
 from penstock.concurrency.queue_policy import QueuePolicy
 from penstock.concurrency.waiting_queue import WaitingQueue
-from penstock.line import TaskTicket
+from penstock.waiters import TaskWaiter
 
 MILLISECOND = 1_000_000
 FIRST_PAUSE = 5 * MILLISECOND
@@ -65,13 +65,13 @@ class LeaseQueue(LocalSlots):
 
     # Coming and going ------------------------------------------------------------------------
 
-    def enter(self, waiter: SlotWaiter, make_ticket: MakeTicket) -> bool:
-        if make_ticket is TaskTicket:
+    def enter(self, waiter: SlotWaiter, make_wakeup: MakeWakeup) -> bool:
+        if make_wakeup is TaskWaiter:
             waiter.home = running_loop()
         with self.lock:
             queue = self._queue(waiter.key)
             queue.arrive(waiter, self.clock.now())
-            waiter.ticket = make_ticket(waiter.key)
+            waiter.wakeup = make_wakeup(waiter.key)
             if not len(queue.waiting):
                 waiter.asks = True
                 return False
@@ -123,7 +123,7 @@ class LeaseQueue(LocalSlots):
                 waiter = queue.waiting.first(lowest) if len(queue.waiting) else None
             while waiter is not None:
                 self._admit(queue, waiter, lease, now)
-                if waiter is asker or (waiter.ticket and waiter.ticket.call()):
+                if waiter is asker or (waiter.wakeup and waiter.wakeup.wake()):
                     self.keep(lease)
                     break
                 queue.leave(waiter)  # its event loop is closed
@@ -167,9 +167,9 @@ class LeaseQueue(LocalSlots):
         """A slot has become free: whoever asks need not wait for its pause to end."""
         with self.lock:
             poller = self._pollers.get(key)
-            if poller is not None and poller.waiter.ticket is not None:
+            if poller is not None and poller.waiter.wakeup is not None:
                 poller.pause = FIRST_PAUSE
-                poller.waiter.ticket.call()
+                poller.waiter.wakeup.wake()
 
     # Under the lock --------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class LeaseQueue(LocalSlots):
         self._pollers.pop(key, None)
         while first := queue.waiting.first(0):
             first.asks = True
-            if first.ticket and first.ticket.call():
+            if first.wakeup and first.wakeup.wake():
                 self._pollers[key] = Poller(first)
                 return
             queue.leave(first)
@@ -226,7 +226,7 @@ class LeaseQueue(LocalSlots):
     def _wake(self, queue: WaitingQueue, waiters: list[SlotWaiter]) -> None:
         """Who cannot hear it leaves; the next one is let in when somebody asks again."""
         for waiter in waiters:
-            if waiter.ticket and not waiter.ticket.call():
+            if waiter.wakeup and not waiter.wakeup.wake():
                 queue.leave(waiter)
                 if waiter.lease is not None:
                     self.forget(waiter.lease)

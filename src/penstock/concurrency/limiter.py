@@ -8,16 +8,16 @@ from collections.abc import Callable, Hashable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock.arguments import timeout_ns
 from penstock.clock import MONOTONIC, Clock
 from penstock.concurrency.decorate import By, in_slots
 from penstock.concurrency.local_slots import LocalSlots, State
 from penstock.concurrency.queue_policy import NORMAL, QueuePolicy, check_priority
 from penstock.concurrency.size import Size
 from penstock.concurrency.slot import AsyncSlot, Slot
+from penstock.decorators import Key
 from penstock.durations import Duration
 from penstock.events import Hook, Hooks
-from penstock.guard import Key
-from penstock.request import timeout_ns
 from penstock.stores.base import Store, check_clock, check_key
 
 if TYPE_CHECKING:

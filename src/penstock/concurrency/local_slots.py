@@ -19,10 +19,10 @@ from penstock.concurrency.leases import Lease
 from penstock.concurrency.queue_policy import QueuePolicy
 from penstock.concurrency.waiting_queue import WaitingQueue
 from penstock.errors import LineFull, NoSlot, WaitedTooLong
-from penstock.line import Ticket
+from penstock.waiters import Waiter
 
 # Makes what a waiter is woken by: of a thread or of a task.
-MakeTicket = Callable[[Hashable], Ticket]
+MakeWakeup = Callable[[Hashable], Waiter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class LocalSlots:
         self.lock = threading.Lock()
         self.queues: dict[str, WaitingQueue] = {}
 
-    def enter(self, waiter: SlotWaiter, make_ticket: MakeTicket) -> bool:
+    def enter(self, waiter: SlotWaiter, make_wakeup: MakeWakeup) -> bool:
         """Let it in if a slot is free, else into the queue; whether it is in.
 
         Raises `LineFull` where it can do neither.
@@ -58,7 +58,7 @@ class LocalSlots:
             if queue.may_enter(waiter, queue.running, limit):
                 queue.admit(waiter, now)
                 return True
-            waiter.ticket = make_ticket(waiter.key)
+            waiter.wakeup = make_wakeup(waiter.key)
             self._line_up(queue, waiter)
             if waiter.stage is not Stage.WAITING:
                 raise self._refusal(waiter)
@@ -165,7 +165,7 @@ class LocalSlots:
     def _wake(self, queue: WaitingQueue, waiters: list[SlotWaiter]) -> None:
         """Tell them. Whose event loop is closed will never come: the next one is let in."""
         while waiters:
-            deaf = [waiter for waiter in waiters if waiter.ticket and not waiter.ticket.call()]
+            deaf = [waiter for waiter in waiters if waiter.wakeup and not waiter.wakeup.wake()]
             for waiter in deaf:
                 queue.leave(waiter)
             waiters = queue.fill(self.policy.limit, self.clock.now()) if deaf else []

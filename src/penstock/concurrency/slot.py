@@ -6,11 +6,12 @@ from collections.abc import Hashable
 from types import TracebackType
 
 from penstock.concurrency.fair_queue import SlotWaiter
-from penstock.concurrency.flow import drive, drive_async, wait
+from penstock.concurrency.flow import wait
 from penstock.concurrency.leases import Lease
 from penstock.concurrency.local_slots import LocalSlots
 from penstock.errors import PenstockError
-from penstock.line import TaskTicket, ThreadTicket
+from penstock.steps import drive, drive_async
+from penstock.waiters import TaskWaiter, ThreadWaiter
 
 
 class Hold:
@@ -111,8 +112,8 @@ class Slot(_Block):
     def __enter__(self) -> Hold:
         waiter = self._new_waiter()
         try:
-            if not self._slots.enter(waiter, ThreadTicket):
-                drive(self._slots, wait(self._slots, waiter, self._timeout))
+            if not self._slots.enter(waiter, ThreadWaiter):
+                drive(wait(self._slots, waiter, self._timeout))
             self._waiter = waiter
         except BaseException:
             self._waiter = None
@@ -139,8 +140,8 @@ class AsyncSlot(_Block):
     async def __aenter__(self) -> Hold:
         waiter = self._new_waiter()
         try:
-            if not self._slots.enter(waiter, TaskTicket):
-                await drive_async(self._slots, wait(self._slots, waiter, self._timeout))
+            if not self._slots.enter(waiter, TaskWaiter):
+                await drive_async(wait(self._slots, waiter, self._timeout))
             self._waiter = waiter
         except BaseException:
             self._waiter = None

@@ -14,8 +14,9 @@ from penstock.integrations.http import Told
 from penstock.rules.taken import Taken
 from penstock.rules.verdict import DENIED, Descriptor, Status, Verdict
 from penstock.rules.work import Single as StoreCall
+from penstock.steps import CallCounters, drive, drive_async
 from penstock.stores.base import Counters, Store
-from penstock.undecided import Single, finish, finish_async, has_lockout, take
+from penstock.undecided import has_lockout, take
 
 logger = logging.getLogger("penstock")
 
@@ -119,7 +120,7 @@ class FromLimits(Outcome):
         key: str,
         cost: int,
         decisions: Sequence[Decision],
-        undecided: Sequence[Single] = (),
+        undecided: Sequence[CallCounters] = (),
     ) -> None:
         self.allowed = decisions[0].allowed if len(decisions) == 1 else all(decisions)
         self.key = key
@@ -150,18 +151,18 @@ class FromLimits(Outcome):
         self.returned = True
         pairs = zip(self._counted, self.decisions, strict=True)
         refunds = [
-            Single(counters, "refund", (self.key, self._cost, decision._mark))
+            CallCounters(counters, "refund", (self.key, self._cost, decision._mark))
             for (_, counters), decision in pairs
         ]
         return self._settle([*refunds, *self._decided()], asynchronous, look)
 
-    def _decided(self) -> Sequence[Single]:
+    def _decided(self) -> Sequence[CallCounters]:
         """Once: what was undecided until now."""
         steps, self._undecided = self._undecided, ()
         return steps
 
     def _settle(
-        self, steps: Sequence[Single], asynchronous: bool, look: bool
+        self, steps: Sequence[CallCounters], asynchronous: bool, look: bool
     ) -> Awaitable[Any] | None:
         if not steps:
             return None
@@ -169,14 +170,14 @@ class FromLimits(Outcome):
             return self._settle_async(steps, look)
         try:
             for step in steps:
-                step.ask()
+                step.run()
             if look:
                 self.decisions = [c.peek(self.key, self._cost) for _, c in self._counted]
         except StoreError as error:
             _kept(error)
         return None
 
-    async def _settle_async(self, steps: Sequence[Single], look: bool) -> None:
+    async def _settle_async(self, steps: Sequence[CallCounters], look: bool) -> None:
         if await _all_of(steps) and look:
             try:
                 self.decisions = [
@@ -186,7 +187,7 @@ class FromLimits(Outcome):
                 _kept(error)
 
 
-async def _all_of(steps: Sequence[Single]) -> bool:
+async def _all_of(steps: Sequence[CallCounters]) -> bool:
     """Whether the store did all of it.
 
     All are asked before the first is awaited: who is cancelled then has given back all.
@@ -194,7 +195,7 @@ async def _all_of(steps: Sequence[Single]) -> bool:
     asked, done = [], True
     for step in steps:
         try:
-            asked.append(step.submit())
+            asked.append(step.run_async())
         except StoreError as error:
             _kept(error)
             done = False
@@ -229,7 +230,7 @@ def undecided(
 ) -> Generator[Awaitable[Any], Any, FromLimits]:
     """Decide on a request of which only its answer says whether it counts."""
     flow = take(store, [(counters, key, cost) for _, counters in counted])
-    found = (yield finish_async(flow)) if waits else finish(flow)
+    found = (yield drive_async(flow)) if waits else drive(flow)
     return FromLimits(counted, key, cost, found.decisions, found.settle)
 
 
@@ -293,7 +294,7 @@ class FromGate(Outcome):
         return None
 
     async def _return_async(self, refunds: Sequence[StoreCall], look: bool) -> None:
-        if await _all_of([Single(counters, verb, args) for verb, counters, args in refunds]):
+        if await _all_of([CallCounters(counters, verb, args) for verb, counters, args in refunds]):
             check: Any = self._gate.check
             try:
                 if look:

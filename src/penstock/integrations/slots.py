@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable
 from inspect import isawaitable
 from typing import Any, NamedTuple
 
+from penstock.arguments import timeout_ns
 from penstock.concurrency import NORMAL
 from penstock.concurrency.queue_policy import check_priority
 from penstock.errors import LineFull, NoSlot, WaitedTooLong
@@ -14,7 +15,6 @@ from penstock.integrations.descriptors import no_waiting
 from penstock.integrations.exempt import Exempt, as_exempt
 from penstock.integrations.identity import X_FORWARDED_FOR, Trust
 from penstock.integrations.request import Request
-from penstock.request import timeout_ns
 from penstock.stores.base import check_key
 
 Of = Callable[[Request], Any]

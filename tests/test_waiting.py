@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import Limiter, MemoryStore
-from penstock.drivers import ask
-from penstock.flow import Ask, Pause
+from penstock.steps import Pause
 from penstock.testing import FakeClock
 
 
@@ -27,7 +26,7 @@ def test_wait_sleeps_for_exactly_as_long_as_it_must(limiter: Limiter, clock: Fak
     limiter.hit("k", cost=5)
     assert limiter.wait("k", cost=2).remaining == 0
     assert clock.now() - start == 24 * 10**9
-    assert len(limiter.threads) == 0
+    assert len(limiter.thread_waiters) == 0
 
 
 def test_wait_answers_at_once_when_waiting_is_no_use(limiter: Limiter, clock: FakeClock) -> None:
@@ -80,7 +79,7 @@ def test_every_algorithm_can_be_waited_for(clock: FakeClock, text: str, seconds:
 def _interleaved(clock: FakeClock, limiters: list[Limiter], timeout: float | None) -> list[bool]:
     """One wait in each limiter, all in step, as in processes that share a store."""
     flows = {
-        number: limiter.begin(limiter.threads, "k", None, 1, timeout)
+        number: limiter.begin(limiter.thread_waiters, "k", None, 1, timeout)
         for number, limiter in enumerate(limiters)
     }
     steps = {number: next(flow) for number, flow in flows.items()}
@@ -90,7 +89,7 @@ def _interleaved(clock: FakeClock, limiters: list[Limiter], timeout: float | Non
         clock.advance_ns(min([ns for ns in pauses if ns is not None], default=0))
         for number, step in list(steps.items()):
             try:
-                answer = ask(step) if isinstance(step, Ask) else False
+                answer = False if isinstance(step, Pause) else step.run()
                 steps[number] = flows[number].send(answer)
             except StopIteration as end:
                 allowed.append(bool(end.value))

@@ -1,4 +1,4 @@
-"""Guards: a block or a function that runs only when its limit allows it."""
+"""Blocks and decorated functions that run only when their limit allows it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Any, TypeGuard, TypeVar, cast
 
 from penstock.decision import Decision
-from penstock.drivers import drive, drive_async
 from penstock.errors import InvalidKey, LimitExceeded, StoreError
-from penstock.flow import Flow
+from penstock.steps import drive, drive_async
+from penstock.waiting import Flow
 
 F = TypeVar("F", bound=Callable[..., Any])
 Key = str | Callable[..., Any]
-# Begins a wait for a key; each limiter knows by which limit, at what cost, how long.
+# Begins a wait for a key; the limiter has added the limit, the cost and the time-out.
 Begin = Callable[[str], Flow]
 # Gives back what a decision took from a key.
 GiveBack = Callable[[str, Decision], Flow]
@@ -67,21 +67,21 @@ def _entered(key: str, decision: Decision) -> Decision:
     return decision
 
 
-def guarding(
+def limit_calls(
     key: Key | None, begin: Begin, begin_async: Begin, give_back: GiveBack
 ) -> Callable[[F], F]:
-    """A decorator that puts functions behind a slot, sync or async as they are themselves."""
+    """A decorator for functions, sync or async."""
 
     def decorate(function: F) -> F:
-        made = _guarded_async if inspect.iscoroutinefunction(function) else _guarded
-        started = begin_async if made is _guarded_async else begin
-        return cast(F, made(function, key, started, give_back))
+        if inspect.iscoroutinefunction(function):
+            return cast(F, _limited_async(function, key, begin_async, give_back))
+        return cast(F, _limited(function, key, begin, give_back))
 
     return decorate
 
 
 class _Stack:
-    """One call of a function with several guards: all let it pass, or none takes anything."""
+    """One call of a function with several limits: all let it pass, or none takes anything."""
 
     __slots__ = ("function", "ran", "refusal")
 
@@ -91,45 +91,43 @@ class _Stack:
         self.refusal: LimitExceeded | None = None
 
     def gave_up(self, error: LimitExceeded) -> bool:
-        """Whether this is a guard's refusal, and the function has not run."""
+        """Whether this is the refusal of one of the limits, and the function has not run."""
         return error is self.refusal and not self.ran
 
 
-# The stack that this call belongs to. A function that runs, and is called again by itself,
-# begins another.
+# The stack that this call belongs to. A function that calls itself begins another.
 _stack: ContextVar[_Stack | None] = ContextVar("penstock_stack", default=None)
-# On what a guard returns: the function that it guards in the end. `functools.wraps` carries it
-# on, so that a guard sees another below it through decorators of other people.
-_GUARDS = "__penstock_guards__"
+# On a decorated function: the innermost function, without any limit. `functools.wraps` carries
+# it on, so that a limit is seen through other decorators, too.
+_LIMITED = "__penstock_limited__"
 
 
 def _stack_of(function: object) -> _Stack:
-    """The stack of the guards around us, or the beginning of one."""
-    found = _stack.get()
-    return found if _is_open(found, function) else _Stack(function)
+    """The stack that the limits around us began, or a new one."""
+    stack = _stack.get()
+    return stack if _is_open(stack, function) else _Stack(function)
 
 
 def _is_open(stack: _Stack | None, function: object) -> TypeGuard[_Stack]:
     return stack is not None and stack.function is function and not stack.ran
 
 
-def _guarded(
+def _limited(
     function: Callable[..., Any], key: Key | None, begin: Begin, give_back: GiveBack
 ) -> Callable[..., Any]:
-    name = checked_key(key, function, False)
-    innermost = not hasattr(function, _GUARDS)
-    guards = getattr(function, _GUARDS, function)
+    key = checked_key(key, function, False)
+    innermost = getattr(function, _LIMITED, function)
 
     @functools.wraps(function)
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        found = name(*args, **kwargs) if callable(name) else name
-        stack = _stack_of(guards)
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        name = key(*args, **kwargs) if callable(key) else key
+        stack = _stack_of(innermost)
         try:
-            decision = _entered(found, drive(begin(found)))
+            decision = _entered(name, drive(begin(name)))
         except LimitExceeded as error:
             stack.refusal = error
             raise
-        if innermost:
+        if function is innermost:
             stack.ran = True
             return function(*args, **kwargs)
         token = _stack.set(stack)
@@ -138,34 +136,33 @@ def _guarded(
         except LimitExceeded as error:
             if stack.gave_up(error):
                 with contextlib.suppress(StoreError):
-                    drive(give_back(found, decision))
+                    drive(give_back(name, decision))
             raise
         finally:
             _stack.reset(token)
 
-    setattr(guarded, _GUARDS, guards)
-    return guarded
+    setattr(limited, _LIMITED, innermost)
+    return limited
 
 
-def _guarded_async(
+def _limited_async(
     function: Callable[..., Any], key: Key | None, begin: Begin, give_back: GiveBack
 ) -> Callable[..., Any]:
-    name = checked_key(key, function, True)
-    innermost = not hasattr(function, _GUARDS)
-    guards = getattr(function, _GUARDS, function)
+    key = checked_key(key, function, True)
+    innermost = getattr(function, _LIMITED, function)
 
     @functools.wraps(function)
-    async def guarded(*args: Any, **kwargs: Any) -> Any:
-        found = name(*args, **kwargs) if callable(name) else name
-        if inspect.isawaitable(found):
-            found = await found
-        stack = _stack_of(guards)
+    async def limited(*args: Any, **kwargs: Any) -> Any:
+        name = key(*args, **kwargs) if callable(key) else key
+        if inspect.isawaitable(name):
+            name = await name
+        stack = _stack_of(innermost)
         try:
-            decision = _entered(found, await drive_async(begin(found)))
+            decision = _entered(name, await drive_async(begin(name)))
         except LimitExceeded as error:
             stack.refusal = error
             raise
-        if innermost:
+        if function is innermost:
             stack.ran = True
             return await function(*args, **kwargs)
         token = _stack.set(stack)
@@ -174,13 +171,13 @@ def _guarded_async(
         except LimitExceeded as error:
             if stack.gave_up(error):
                 with contextlib.suppress(StoreError):
-                    await drive_async(give_back(found, decision))
+                    await drive_async(give_back(name, decision))
             raise
         finally:
             _stack.reset(token)
 
-    setattr(guarded, _GUARDS, guards)
-    return guarded
+    setattr(limited, _LIMITED, innermost)
+    return limited
 
 
 def checked_key(key: Key | None, function: Callable[..., Any], is_async: bool) -> Key:

@@ -1,4 +1,4 @@
-"""Guards: slots and decorated functions, for threads and for coroutines."""
+"""Slots and decorated functions, for threads and for coroutines."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_an_async_slot_cannot_be_entered_without_async(tasks: AsyncLimiter
         pytest.fail("it was entered")
 
 
-def test_a_guarded_function_raises_when_it_is_over(limiter: Limiter) -> None:
+def test_a_limited_function_raises_when_it_is_over(limiter: Limiter) -> None:
     calls = []
 
     @limiter.limit("k")
@@ -131,7 +131,7 @@ def test_a_key_can_be_made_of_the_arguments(limiter: Limiter) -> None:
     assert work(2) == 2
 
 
-def test_a_guard_has_limit_cost_and_timeout(limiter: Limiter, clock: FakeClock) -> None:
+def test_a_decorator_has_limit_cost_and_timeout(limiter: Limiter, clock: FakeClock) -> None:
     @limiter.limit("k", "10/minute", cost=6, timeout=12)
     def work() -> int:
         return clock.now()
@@ -143,7 +143,7 @@ def test_a_guard_has_limit_cost_and_timeout(limiter: Limiter, clock: FakeClock) 
     assert clock.now() - first == 12 * 10**9
 
 
-def test_a_guarded_method_knows_its_object(limiter: Limiter) -> None:
+def test_a_limited_method_knows_its_object(limiter: Limiter) -> None:
     class User:
         def __init__(self, name: str) -> None:
             self.name = name
@@ -158,7 +158,7 @@ def test_a_guarded_method_knows_its_object(limiter: Limiter) -> None:
         one.greet()
 
 
-async def test_an_async_function_is_guarded_by_either_limiter(
+async def test_an_async_function_is_limited_by_either_limiter(
     limiter: Limiter, tasks: AsyncLimiter
 ) -> None:
     @limiter.limit("k")
@@ -195,7 +195,7 @@ async def test_an_async_function_may_have_an_async_key(
         limiter.reset("user:2")
 
 
-async def test_a_guarded_task_can_wait_for_its_turn(tasks: AsyncLimiter, clock: FakeClock) -> None:
+async def test_a_limited_task_can_wait_for_its_turn(tasks: AsyncLimiter, clock: FakeClock) -> None:
     @tasks.limit("k", timeout=None)
     async def work() -> int:
         return clock.now()
@@ -205,7 +205,9 @@ async def test_a_guarded_task_can_wait_for_its_turn(tasks: AsyncLimiter, clock: 
     assert await work() - first == 30 * 10**9
 
 
-def test_a_wrong_guard_is_an_error_while_decorating(limiter: Limiter, tasks: AsyncLimiter) -> None:
+def test_a_wrong_decorator_is_an_error_while_decorating(
+    limiter: Limiter, tasks: AsyncLimiter
+) -> None:
     def work() -> None:
         pytest.fail("it was called")
 
@@ -223,7 +225,7 @@ def test_a_wrong_guard_is_an_error_while_decorating(limiter: Limiter, tasks: Asy
             limiter.limit(key)(work)
     with pytest.raises(InvalidKey, match=r"work at .* is not async, so its key cannot be either$"):
         limiter.limit(who)(work)
-    with pytest.raises(TypeError, match=r"is not async: guard it with Limiter\.limit$"):
+    with pytest.raises(TypeError, match=r"is not async: use Limiter\.limit$"):
         tasks.limit("k")(work)  # type: ignore[type-var]
 
 
@@ -237,7 +239,7 @@ def test_a_key_function_that_makes_no_key_is_an_error(limiter: Limiter) -> None:
             work(user)
 
 
-def test_an_exception_in_a_guarded_function_comes_out(limiter: Limiter) -> None:
+def test_an_exception_in_a_limited_function_comes_out(limiter: Limiter) -> None:
     @limiter.limit("k", Limit(1, "minute"))
     def work() -> None:
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""Several guards on one function: all let a call pass, or none takes anything."""
+"""Several limits on one function: all let a call pass, or none takes anything."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Call = Callable[..., Any]
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def guard(request: pytest.FixtureRequest) -> Callable[..., Call]:
-    """``guard(function, (limiter, key), ...)``: guarded by all, the last one outermost."""
+def decorate(request: pytest.FixtureRequest) -> Callable[..., Call]:
+    """``decorate(function, (limiter, key), ...)``: limited by all, the last one outermost."""
 
-    def made(function: Call, *guards: tuple[Limiter, Any]) -> Call:
+    def made(function: Call, *limits: tuple[Limiter, Any]) -> Call:
         if request.param == "threads":
-            for limiter, key in guards:
+            for limiter, key in limits:
                 function = limiter.limit(key)(function)
             return function
 
@@ -32,7 +32,7 @@ def guard(request: pytest.FixtureRequest) -> Callable[..., Call]:
             return function(*args)
 
         found: Call = functools.wraps(function)(coroutine)
-        for limiter, key in guards:
+        for limiter, key in limits:
             tasks = AsyncLimiter(limiter.default.limit, limiter.store)  # type: ignore[union-attr]
             found = tasks.limit(key)(found)
         return lambda *args: asyncio.run(found(*args))
@@ -52,33 +52,33 @@ def refused(call: Call, *args: Any) -> bool:
     return False
 
 
-def test_one_who_is_refused_does_not_empty_what_all_share(guard: Any) -> None:
+def test_one_who_is_refused_does_not_empty_what_all_share(decorate: Any) -> None:
     clock = FakeClock()
     everybody = Limiter("10/minute", MemoryStore(clock=clock))
     each = Limiter("2/minute", MemoryStore(clock=clock))
-    call = guard(lambda name: name, (each, by_name), (everybody, "all"))
+    call = decorate(lambda name: name, (each, by_name), (everybody, "all"))
     assert [refused(call, "greedy") for _ in range(50)] == [False] * 2 + [True] * 48
     assert everybody.peek("all").remaining == 8
     assert not refused(call, "other")
 
 
-def test_three_guards_and_the_one_in_the_middle_refuses(guard: Any) -> None:
+def test_three_limits_and_the_one_in_the_middle_refuses(decorate: Any) -> None:
     store = MemoryStore(clock=FakeClock())
     inner, middle, outer = (Limiter(f"{n}/minute", store) for n in (9, 2, 8))
-    call = guard(lambda: None, (inner, "k"), (middle, "k"), (outer, "k"))
+    call = decorate(lambda: None, (inner, "k"), (middle, "k"), (outer, "k"))
     assert [refused(call) for _ in range(5)] == [False, False, True, True, True]
     assert [limiter.peek("k").remaining for limiter in (inner, middle, outer)] == [7, 0, 6]
 
 
-def test_the_innermost_refuses_and_both_others_give_back(guard: Any) -> None:
+def test_the_innermost_refuses_and_both_others_give_back(decorate: Any) -> None:
     store = MemoryStore(clock=FakeClock())
     inner, middle, outer = (Limiter(f"{n}/minute", store) for n in (1, 7, 8))
-    call = guard(lambda: None, (inner, "k"), (middle, "k"), (outer, "k"))
+    call = decorate(lambda: None, (inner, "k"), (middle, "k"), (outer, "k"))
     assert [refused(call) for _ in range(4)] == [False, True, True, True]
     assert [limiter.peek("k").remaining for limiter in (inner, middle, outer)] == [0, 6, 7]
 
 
-def test_a_refusal_from_within_the_function_gives_nothing_back(guard: Any) -> None:
+def test_a_refusal_from_within_the_function_gives_nothing_back(decorate: Any) -> None:
     """It has run: what it asked of another limiter is its own affair."""
     store = MemoryStore(clock=FakeClock())
     outer, inner = Limiter("9/minute", store), Limiter("8/minute", store)
@@ -88,7 +88,7 @@ def test_a_refusal_from_within_the_function_gives_nothing_back(guard: Any) -> No
     def helper() -> None:
         pytest.fail("it was refused")
 
-    call = guard(lambda: helper(), (inner, "k"), (outer, "k"))
+    call = decorate(lambda: helper(), (inner, "k"), (outer, "k"))
     assert refused(call)
     assert [outer.peek("k").remaining, inner.peek("k").remaining] == [8, 7]
 
@@ -116,7 +116,7 @@ def passing_on(function: Call) -> Call:
     return around
 
 
-def test_decorators_of_others_in_between(guard: Any) -> None:
+def test_decorators_of_others_in_between(decorate: Any) -> None:
     store = MemoryStore(clock=FakeClock())
     outer, inner = Limiter("9/minute", store), Limiter("1/minute", store)
     call = outer.limit("k")(passing_on(inner.limit("k")(lambda: None)))
@@ -145,11 +145,11 @@ def test_one_in_between_that_tries_again_after_a_run() -> None:
     assert outer.peek("k").remaining == 8, "it ran once"
 
 
-def test_a_lockout_that_the_inner_one_begins_stays(guard: Any) -> None:
+def test_a_lockout_that_the_inner_one_begins_stays(decorate: Any) -> None:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
     outer, inner = Limiter("9/minute", store), Limiter("1/minute lockout 15m", store)
-    call = guard(lambda: None, (inner, "k"), (outer, "k"))
+    call = decorate(lambda: None, (inner, "k"), (outer, "k"))
     assert [refused(call), refused(call)] == [False, True]
     assert inner.peek("k").retry_after == 900.0
     assert outer.peek("k").remaining == 8

@@ -1,4 +1,4 @@
-"""Checks and joins what both limiters are asked for."""
+"""Checks the arguments that both limiters take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from penstock.stores.base import Counters, check_cost, check_key
 
 LONGEST_WAIT = 10**8  # seconds: three years
 
-Wanted = tuple[str, Limit | str | None] | tuple[str, Limit | str | None, int]
+# An argument of `hit_all`: key, limit and, if it is not 1, cost.
+Item = tuple[str, Limit | str | None] | tuple[str, Limit | str | None, int]
 
 
 def timeout_ns(timeout: float | None) -> int | None:
@@ -19,23 +20,23 @@ def timeout_ns(timeout: float | None) -> int | None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
         raise ValueError(f"timeout is a number of seconds of at least 0, or None, not {timeout!r}")
-    # What is longer than anybody waits, infinity included, is without end.
+    # Longer than anybody waits, infinity included, is without end.
     return round(timeout * 1e9) if timeout < LONGEST_WAIT else None
 
 
-def several(keys: Iterable[str]) -> Iterable[str]:
-    """``keys``, unless it is one ``str``, whose letters would be taken for keys."""
+def check_keys(keys: Iterable[str]) -> Iterable[str]:
+    """``keys``, unless it is a ``str``, whose letters would be taken for keys."""
     if isinstance(keys, str):
         raise InvalidKey(f"hit_many takes several keys, not the one str {keys!r:.100}")
     return keys
 
 
-def merge(
-    find: Callable[[Limit | str | None], Counters], wanted: Iterable[Wanted]
+def merge_items(
+    find: Callable[[Limit | str | None], Counters], items: Iterable[Item]
 ) -> list[tuple[Counters, str, int]]:
-    """One item for each key of each limit: naming one twice asks for both costs together."""
+    """One entry for each key of each limit; the costs of a key that is named twice add up."""
     merged: dict[tuple[Counters, str], int] = {}
-    for item in wanted:
+    for item in items:
         if not isinstance(item, tuple) or len(item) not in (2, 3):
             raise PenstockError(
                 f"hit_all takes (key, limit) or (key, limit, cost) tuples, not {item!r:.100}"
