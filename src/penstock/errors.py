@@ -3,21 +3,21 @@
 ::
 
     PenstockError
-     +-- LimitError     (ValueError)   a limit that makes no sense
+     +-- LimitError     (ValueError)   an invalid limit
      +-- InvalidKey     (TypeError, ValueError)   not a non-empty str
      +-- InvalidCost    (TypeError, ValueError)   not a whole number of at least 1
-     +-- StoreError                    a store that cannot do what was asked
+     +-- StoreError                    a store that cannot do what it should
      |    +-- StoreFileError           a shared-memory file that cannot be used
      |    +-- UnsupportedLimit         a limit that this store cannot hold
      |    +-- StoreUnavailable         a shared store that does not answer
-     |    +-- ForeignValue             a key in a shared store that holds something else
-     +-- TooManyLimits                 requests have brought more limits than are counted
+     |    +-- ForeignValue             a key in a shared store with a value of another program
+     +-- TooManyLimits                 requests have brought too many different limits
      +-- RulesError     (ValueError)   rules that cannot be used; lists all problems
      +-- LimitExceeded                 a guarded call was refused; carries the Decision
      +-- CircuitOpen                   a call was not made: its circuit breaker is open
-     +-- NoSlot                        a call could not run beside those that are running
-          +-- LineFull                 there was no place to wait, or no time
-          +-- WaitedTooLong  (TimeoutError)   its time was up before its turn came
+     +-- NoSlot                        all slots are taken, and the call did not get one
+          +-- LineFull                 there was no place in the queue, or no time to wait
+          +-- WaitedTooLong  (TimeoutError)   its time was up before it got a slot
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class PenstockError(Exception):
-    """The root of them all."""
+    """The base class of all of them."""
 
 
 class LimitError(PenstockError, ValueError):
-    """A limit that makes no sense: the message says what was wrong and shows a right one."""
+    """An invalid limit: the message says what is wrong and shows a valid one."""
 
 
 class InvalidKey(PenstockError, TypeError, ValueError):
@@ -46,9 +46,9 @@ class InvalidCost(PenstockError, TypeError, ValueError):
 
 
 class StoreError(PenstockError):
-    """A store that cannot do what was asked of it."""
+    """A store that cannot do what it was called for."""
 
-    # The failure policies of the limits that could not be decided on, where they are known.
+    # The failure policies of the undecided limits, where they are known.
     policies: tuple[str | None, ...] = ()
 
 
@@ -63,8 +63,8 @@ class UnsupportedLimit(StoreError, ValueError):
 class StoreUnavailable(StoreError):
     """A shared store that does not answer, or not in time.
 
-    Decisions do not raise it: they follow the failure policy. What must be known to
-    have happened does: ``connect`` and ``reset``.
+    Decisions do not raise it: they follow the failure policy. Calls that must not fail
+    silently do: ``connect`` and ``reset``.
     """
 
 
@@ -76,13 +76,13 @@ class ForeignValue(StoreError):
 
 
 class TooManyLimits(PenstockError):
-    """A request brought a limit of its own, and there are as many different ones as may be."""
+    """A request brought a limit of its own, and too many different ones are in use already."""
 
 
 class RulesError(PenstockError, ValueError):
     """Rules that cannot be used.
 
-    ``problems`` lists all that is wrong, each with its file, line and column.
+    ``problems`` lists everything that is wrong, with file, line and column.
     """
 
     def __init__(self, problems: str | Sequence[object]) -> None:
@@ -97,7 +97,7 @@ class LimitExceeded(PenstockError):
     """A guarded call was refused.
 
     Raised by ``slot``, by the decorator and on entering a refused reservation.
-    ``decision`` says by which limit and for how long.
+    ``decision`` says which limit refused it, and for how long.
     """
 
     def __init__(self, key: str, decision: Decision) -> None:
@@ -108,15 +108,15 @@ class LimitExceeded(PenstockError):
         super().__init__(f"{key!r} is over its limit of {decision.limit}: {when}")
 
     def __reduce__(self) -> tuple[type[LimitExceeded], tuple[str, Decision]]:
-        """It may have to come back from another process."""
+        """Can be pickled, to come back from another process."""
         return LimitExceeded, (self.key, self.decision)
 
 
 class CircuitOpen(PenstockError):
     """A call was not made, because its circuit breaker is open.
 
-    ``name`` is the breaker's, ``reason`` what opened it, ``retry_after`` the seconds until
-    a call may pass again.
+    ``name`` is the breaker's name, ``reason`` why it opened, ``retry_after`` the seconds
+    until a call may pass again.
     """
 
     def __init__(self, name: str, retry_after: float, reason: str) -> None:
@@ -126,16 +126,16 @@ class CircuitOpen(PenstockError):
         super().__init__(f"{name!r} is open: {reason}; retry after {retry_after:.3f} s")
 
     def __reduce__(self) -> tuple[type[CircuitOpen], tuple[str, float, str]]:
-        """It may have to come back from another process."""
+        """Can be pickled, to come back from another process."""
         return CircuitOpen, (self.name, self.retry_after, self.reason)
 
 
 class NoSlot(PenstockError):
-    """A call could not run beside those that are running.
+    """A call got no slot of a concurrency limiter.
 
-    ``key`` says for which slots, ``running`` and ``waiting`` how many had one and stood in
-    the line, ``reason`` why there was none. `LineFull` and `WaitedTooLong` are what mostly
-    happens; `NoSlot` itself is raised where the slots of a fleet cannot be counted.
+    ``key`` is the key of the slots, ``running`` and ``waiting`` how many calls held a slot and
+    waited in the queue, ``reason`` why there was none. Usually it is a `LineFull` or a
+    `WaitedTooLong`; `NoSlot` itself is raised when shared slots cannot be counted.
     """
 
     def __init__(self, key: str, running: int, waiting: int, reason: str) -> None:
@@ -146,12 +146,12 @@ class NoSlot(PenstockError):
         super().__init__(f"no slot for {key!r}, {running} running, {waiting} waiting: {reason}")
 
     def __reduce__(self) -> tuple[type[NoSlot], tuple[str, int, int, str]]:
-        """It may have to come back from another process."""
+        """Can be pickled, to come back from another process."""
         return type(self), (self.key, self.running, self.waiting, self.reason)
 
 
 class LineFull(NoSlot):
-    """There was no place in the line, or no time to wait in it, or somebody took the place."""
+    """The queue was full, there was no time to wait, or a call of higher rank took the place."""
 
 
 class WaitedTooLong(NoSlot, TimeoutError):

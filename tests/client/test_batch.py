@@ -310,10 +310,10 @@ def test_the_others_hear_of_it_when_the_calling_thread_is_interrupted() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": 0}, "size is a whole number of at least 1, not 0"),
-        ({"size": 1.5}, "size is a whole number of at least 1, not 1.5"),
-        ({"within": -1}, "within is a number of seconds of at least 0, not -1"),
-        ({"within": "1"}, "within is a number of seconds of at least 0, not '1'"),
+        ({"size": 0}, "size must be a whole number of at least 1, not 0"),
+        ({"size": 1.5}, "size must be a whole number of at least 1, not 1.5"),
+        ({"within": -1}, "within must be a number of seconds of at least 0, not -1"),
+        ({"within": "1"}, "within must be a number of seconds of at least 0, not '1'"),
         ({"clock": 1}, "a clock has now"),
     ],
 )
@@ -323,5 +323,5 @@ def test_a_wrong_option_is_an_error(options: dict[str, Any], message: str) -> No
 
 
 def test_it_wants_a_function() -> None:
-    with pytest.raises(TypeError, match="is put before a function, not 3"):
+    with pytest.raises(TypeError, match="decorates a function, not 3"):
         batch()(3)  # type: ignore[call-overload]

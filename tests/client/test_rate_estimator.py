@@ -1,4 +1,4 @@
-"""The law of the pace: its tables, and what it comes to with fifty clients."""
+"""The rate estimator: tables of its functions, and what it does with fifty clients."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_no_answers_make_the_pace_fail(
 
 
 def test_shares_that_add_up_give_rates_that_add_up() -> None:
-    """The point of the law, but for the exponent: nobody has to know how many there are."""
+    """The point of the estimate, but for the exponent: nobody has to know how many there are."""
     standing = policy(40, 20.5)
     for shares in ([1.0], [0.5, 0.5], [0.7, 0.2, 0.1], [0.02] * 50):
         together = sum(rate("window", standing, 0, share, 1.0) for share in shares)

@@ -83,16 +83,16 @@ def test_a_long_peace_does_not_pay_for_a_storm() -> None:
     ("options", "error", "message"),
     [
         ({"limit": "ten"}, LimitError, "does not start with a number"),
-        ({"limit": 10}, LimitError, "limit is a limit such as '10/second'"),
+        ({"limit": 10}, LimitError, "limit must be a limit such as '10/second'"),
         ({"limit": Limiter()}, LimitError, "no limit"),
-        ({"key": "host"}, TypeError, "key is a function of the request"),
+        ({"key": "host"}, TypeError, "key must be a function of the request"),
         ({"timeout": -1}, ValueError, "timeout is a number of seconds"),
-        ({"retries": -1}, ValueError, "most is a whole number of at least 0"),
-        ({"retries": True}, ValueError, "most is a whole number of at least 0"),
-        ({"learn": 1}, TypeError, "learn is True or False"),
+        ({"retries": -1}, ValueError, "most must be a whole number of at least 0"),
+        ({"retries": True}, ValueError, "most must be a whole number of at least 0"),
+        ({"learn": 1}, TypeError, "learn must be True or False"),
         ({"clock": 1}, TypeError, "a clock has now"),
-        ({"chance": 1}, TypeError, "chance is a function"),
-        ({"transport": 1, "adapter": 1}, TypeError, "is one such as"),
+        ({"chance": 1}, TypeError, "chance must be a function"),
+        ({"transport": 1, "adapter": 1}, TypeError, "must be like"),
     ],
 )
 def test_a_wrong_option_is_an_error_when_it_is_given(
@@ -110,15 +110,15 @@ def test_a_wrong_option_is_an_error_when_it_is_given(
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"methods": "GET"}, TypeError, "methods is a list such as"),
-        ({"methods": [1]}, TypeError, "methods are names such as 'GET', not 1"),
-        ({"methods": None}, TypeError, "methods is a list such as"),
-        ({"errors": 1}, TypeError, "errors is True or False"),
-        ({"budget": 2}, ValueError, "budget is a part of all calls"),
-        ({"budget": -0.1}, ValueError, "budget is a number of at least 0"),
-        ({"floor": 1.5}, ValueError, "floor is a whole number"),
-        ({"first": float("nan")}, ValueError, "first is a number of at least 0"),
-        ({"longest": "1"}, ValueError, "longest is a number of at least 0"),
+        ({"methods": "GET"}, TypeError, "methods must be a list such as"),
+        ({"methods": [1]}, TypeError, "methods must be names such as 'GET', not 1"),
+        ({"methods": None}, TypeError, "methods must be a list such as"),
+        ({"errors": 1}, TypeError, "errors must be True or False"),
+        ({"budget": 2}, ValueError, "budget must be a part of all calls"),
+        ({"budget": -0.1}, ValueError, "budget must be a number of at least 0"),
+        ({"floor": 1.5}, ValueError, "floor must be a whole number"),
+        ({"first": float("nan")}, ValueError, "first must be a number of at least 0"),
+        ({"longest": "1"}, ValueError, "longest must be a number of at least 0"),
     ],
 )
 def test_wrong_retries_are_an_error(

@@ -33,7 +33,7 @@ class NaiveQueue:
         self.options = options
         self.inside: list[SlotWaiter] = []
         self.waiting: list[SlotWaiter] = []
-        # Of those with one `by`: when they last got a slot, and as which happening.
+        # Of those with one `by`: when they last got a slot, and in which order.
         self.last_slot: dict[Any, tuple[int, int]] = {}
 
     def may_go_in(self, priority: int, limit: int) -> bool:
@@ -59,7 +59,7 @@ class NaiveQueue:
         return min(firsts.values(), key=self.turn)
 
     def turn(self, waiter: SlotWaiter) -> tuple[int, int]:
-        """With ``fair``: the group's waiter in the queue, less priority, more slots held."""
+        """With ``fair``: the group's place in the queue, less priority, more slots held."""
         held = sum(other.by == waiter.by for other in self.inside)
         began = max((waiter.arrived, waiter.number), self.last_slot.get(waiter.by, (0, 0)))
         return began[0] - (waiter.priority - held) * self.options.patience, began[1]

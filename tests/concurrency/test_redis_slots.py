@@ -179,7 +179,7 @@ def test_a_busy_process_does_not_keep_its_slots_for_ever(make: Make) -> None:
             wait_until(lambda: busy.state("k").waiting == 3, "a queue", 5)
             before = len(runs)
             with other.slot("k", timeout=10):
-                # One may have been granted before it had a waiter in the fleet's line.
+                # One may have been granted before it had a place in the fleet's queue.
                 assert len(runs) - before < 4
     finally:
         stop.set()
@@ -243,7 +243,7 @@ def test_a_name_that_holds_something_else_is_an_error(make: Make, prefix: str) -
     limiter = make(on_failure="open")
     with limiter._slots._server._store.client() as client:
         client.set(limiter._slots._calls._names("k")[0], "ours")
-    with pytest.raises(ForeignValue, match="not ours"):
+    with pytest.raises(ForeignValue, match="not written by Penstock"):
         limiter.slot("k").__enter__()
     with limiter.slot("another") as hold:
         assert not hold.degraded

@@ -184,7 +184,7 @@ async def test_nobody_there() -> None:
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:80", "ftp://a/", "http://", "http://a:b/"])
 def test_what_is_no_url(url: str) -> None:
-    with pytest.raises(ValueError, match="a URL is such as"):
+    with pytest.raises(ValueError, match="URL must be like"):
         HttpTarget(url, "GET", [b""], [])
 
 

@@ -1,7 +1,7 @@
 """The caller's side: clients that wait their turn, and calls that are merged.
 
-The transports are found when they are asked for, so that httpx is not needed for requests, nor
-the other way round.
+The transports are imported on first use, so that httpx is not needed for requests, nor the other
+way round.
 """
 
 from __future__ import annotations

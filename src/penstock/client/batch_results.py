@@ -1,4 +1,4 @@
-"""What each caller of a batch gets, from what its function returned."""
+"""The result for each caller of a batch, from what its function returned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def matched(name: str, items: Sequence[Any], answer: Any) -> list[Any]:
-    """What each item gets: its result, or an error that is its own."""
+    """For each item its result, or an error of its own."""
     if isinstance(answer, Mapping):
         return [
             answer[item]

@@ -1,4 +1,4 @@
-"""Batches of tasks. A task of the batch gathers: no caller that is cancelled takes it along."""
+"""Batches of tasks. The batch has a task of its own, so a cancelled caller does not cancel it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class AsyncBatch(Generic[Item, Result]):
-    """An async function that was given to `batch`: ``await function(item)``."""
+    """An async function decorated with `batch`: ``await function(item)``."""
 
     def __init__(
         self, function: Callable[[list[Item]], Any], size: int, within: float, clock: Clock | None
@@ -33,7 +33,7 @@ class AsyncBatch(Generic[Item, Result]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __call__(self, item: Item) -> Result:
-        """The result of ``item``, from a call that is made for many."""
+        """The result for ``item``, from one call for many items."""
         if self._closed:
             raise PenstockError(f"{name_of(self._function)} was closed")
         loop = asyncio.get_running_loop()
@@ -50,11 +50,11 @@ class AsyncBatch(Generic[Item, Result]):
         try:
             return await future
         finally:
-            # Who was cancelled is left out, if it is not too late for that.
+            # A cancelled caller is left out, if it is not too late for that.
             group.waiting.pop(future, None)
 
     async def flush(self) -> None:
-        """Make the call with what is gathered, now, and wait for all that are under way."""
+        """Make the call now with the items gathered so far, and wait for all calls in progress."""
         loop = asyncio.get_running_loop()
         group = self._open.get(loop)
         if group is not None:
@@ -64,12 +64,12 @@ class AsyncBatch(Generic[Item, Result]):
             await asyncio.wait(ours)
 
     async def close(self) -> None:
-        """`flush`, and take no more."""
+        """`flush`, and accept no more items."""
         self._closed = True
         await self.flush()
 
     def _seal(self, loop: asyncio.AbstractEventLoop, group: _Group[Item]) -> None:
-        """Let nobody else in."""
+        """Accept no more items."""
         if self._open.get(loop) is group:
             del self._open[loop]
         group.full.set()
@@ -97,7 +97,7 @@ class AsyncBatch(Generic[Item, Result]):
                 _settle(future, result)
 
     async def _gather(self, group: _Group[Item]) -> None:
-        """Until it is full, or time is up."""
+        """Wait until the batch is full or its time is up."""
         tasks = [
             asyncio.ensure_future(group.full.wait()),
             asyncio.ensure_future(self._clock.sleep_async(self._within)),
@@ -110,7 +110,7 @@ class AsyncBatch(Generic[Item, Result]):
 
 
 class _Group(Generic[Item]):
-    """What tasks have gathered, in order of arrival."""
+    """The items that tasks have added, in order of arrival."""
 
     def __init__(self) -> None:
         self.waiting: dict[asyncio.Future[Any], Item] = {}

@@ -1,6 +1,7 @@
 """Batches of threads, without a thread of ours.
 
-Who comes first waits for the others, then makes the call; who fills the batch makes it instead.
+The first caller waits for others, then makes the call, unless the caller that fills the batch
+makes it before.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class Batch(Generic[Item, Result]):
-    """A function that was given to `batch`, for threads: ``function(item)``."""
+    """A function decorated with `batch`, for threads: ``function(item)``."""
 
     def __init__(
         self, function: Callable[[list[Item]], Any], size: int, within: float, clock: Clock | None
@@ -34,7 +35,7 @@ class Batch(Generic[Item, Result]):
         self._lock = threading.Lock()
 
     def __call__(self, item: Item) -> Result:
-        """The result of ``item``, from a call that is made for many."""
+        """The result for ``item``, from one call for many items."""
         seat = _Seat(item)
         with self._lock:
             if self._closed:
@@ -52,20 +53,20 @@ class Batch(Generic[Item, Result]):
         return self._wait(group, seat)
 
     def flush(self) -> None:
-        """Make the call with what is gathered, now, in this thread."""
+        """Make the call now, in this thread, with the items gathered so far."""
         with self._lock:
             group, self._open = self._open, None
         if group:
             self._run(group)
 
     def close(self) -> None:
-        """`flush`, and take no more."""
+        """`flush`, and accept no more items."""
         with self._lock:
             self._closed = True
         self.flush()
 
     def _lead(self, group: list[_Seat], seat: _Seat) -> None:
-        """Wait for others to come; then make the call, unless somebody else does."""
+        """Wait for other callers, then make the call, unless another caller does."""
         try:
             if self._clock is None:
                 seat.woken.wait(self._within)
@@ -94,7 +95,7 @@ class Batch(Generic[Item, Result]):
         return answer
 
     def _hand_over(self, group: list[_Seat], seat: _Seat) -> None:
-        """Who was interrupted while it waited is left out; the next one leads."""
+        """Leave out a caller that was interrupted while it waited; the next one leads."""
         with self._lock:
             if self._open is not group:
                 return
@@ -106,7 +107,7 @@ class Batch(Generic[Item, Result]):
                 self._open = None
 
     def _run(self, group: list[_Seat]) -> None:
-        """Make the call, in this thread, for all of them."""
+        """Make the call in this thread, for all callers."""
         name = name_of(self._function)
         items = [seat.item for seat in group]
         try:

@@ -1,4 +1,4 @@
-"""`batch`: many small calls that become one.
+"""`batch`: merges many small calls into one.
 
 A function that takes a list is called with one item by each of many callers. Their items are
 gathered until there are ``size`` of them or the first has waited for ``within`` seconds; then the
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class _Decorator:
-    """What `batch` returns: it fits functions of both kinds."""
+    """What `batch` returns: a decorator for functions of both kinds."""
 
     def __init__(self, size: int, within: float, clock: Clock | None) -> None:
         self._options = size, within, clock
@@ -44,7 +44,7 @@ class _Decorator:
     ) -> Batch[Item, Result]: ...
     def __call__(self, function: Callable[[list[Any]], Any]) -> Any:
         if not callable(function):
-            raise TypeError(f"@batch(size=100) is put before a function, not {function!r:.100}")
+            raise TypeError(f"@batch(size=100) decorates a function, not {function!r:.100}")
         if inspect.iscoroutinefunction(function):
             return AsyncBatch(function, *self._options)
         return Batch(function, *self._options)
@@ -58,7 +58,7 @@ def batch(size: int = 100, within: float = 0.01, *, clock: Clock | None = None) 
     function raises is raised to every caller of that batch.
     """
     if type(size) is not int or size < 1:
-        raise ValueError(f"size is a whole number of at least 1, not {size!r:.100}")
+        raise ValueError(f"size must be a whole number of at least 1, not {size!r:.100}")
     if isinstance(within, bool) or not isinstance(within, (int, float)) or not 0 <= within < 1e6:
-        raise ValueError(f"within is a number of seconds of at least 0, not {within!r:.100}")
+        raise ValueError(f"within must be a number of seconds of at least 0, not {within!r:.100}")
     return _Decorator(size, within, check_clock(clock))

@@ -1,14 +1,14 @@
-"""One call, from its turn in line to its last answer: written once for threads and tasks.
+"""One call, from its place in the queue to its last answer: written once for threads and tasks.
 
 A call is a flow (see `penstock.flows`). It yields the steps of a wait (`penstock.steps`), `Send`
 and `Keep`, which drivers.py runs. ::
 
-    wait: in line by key, first come, first served; the gate; the pace; the local limit
-    send: the answer says how we stand, and whether we were refused
+    wait: in a queue by key, first come, first served; the gate; the pace; the local limit
+    send: the answer says what is left of the limits, and whether the call was refused
     refused: may it be sent again, is it within the budget, is there time? then back to wait
 
-What comes out is the last answer, or the last error. `NotSent` is raised only
-where there is neither, since nothing was sent.
+The result is the last answer, or the last error. `NotSent` is raised only if there is neither,
+because nothing was sent.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from penstock.steps import CallCounters, Pause
 from penstock.stores.base import check_key
 from penstock.waiters import TaskWaiter, ThreadWaiter, WaiterQueues
 
-# Keys that are remembered; beyond it, those that nothing is known of are forgotten.
+# How many keys are remembered; beyond that, those without state are forgotten.
 MOST_KEYS = 10_000
-# While calls are under way, their answers may change how long to wait: look again.
+# The answers of calls in progress may change how long to wait: look again this often.
 LOOK_EVERY = SECOND // 20
 
 TOO_MANY, UNAVAILABLE = 429, 503
 
 
 class NotSent(PenstockError):
-    """A call was not sent, as its turn would not have come within ``timeout``.
+    """A call was not sent, because its turn would not have come within ``timeout``.
 
-    ``key`` says which calls wait together, ``retry_after`` in how many seconds it would have been
-    its turn, if that is known.
+    ``key`` says which calls wait together, ``retry_after`` after how many seconds its turn would
+    have come, if that is known.
     """
 
     def __init__(self, key: str, reason: str, retry_after: float | None = None) -> None:
@@ -58,14 +58,14 @@ class NotSent(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """How a call went: ``count`` tries, ``waited`` seconds before them all."""
+    """How a call went: ``count`` tries, and ``waited`` seconds in total before them."""
 
     count: int
     waited: float
 
 
 class Response(Protocol):
-    """What httpx and requests have in common."""
+    """The common part of the responses of httpx and requests."""
 
     status_code: int
 
@@ -75,7 +75,7 @@ class Response(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """What must be known of a request: whether its body can be sent once more, too."""
+    """What a call must know of its request, such as whether its body can be sent again."""
 
     key: str
     method: str
@@ -90,7 +90,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Let go of a response's connection; the answer is a response that can still be read."""
+    """Release a response's connection; the answer is a response that can still be read."""
 
     response: Any
 
@@ -99,7 +99,7 @@ Call = Generator[CallCounters | Pause | Send | Keep, Any, tuple[Any, Tries]]
 
 
 class Caller:
-    """What the calls of one transport share."""
+    """The state that the calls of one transport share."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Caller:
         after: float,
         deadline: int | None,
     ) -> int | None:
-        """In how many nanoseconds to send it again; None if not at all."""
+        """After how many nanoseconds to send it again; None if not at all."""
         retries = self._settings.retries
         if refusals > retries.most or not request.replayable:
             return None
@@ -196,7 +196,7 @@ class Caller:
     def _turn(
         self, key: str, pacer: Pacer, deadline: int | None, rest: int
     ) -> Generator[CallCounters | Pause, Any, None]:
-        """Wait until the call may leave; it then counts as under way."""
+        """Wait until the call may be sent; it then counts as in progress."""
         clock = self._settings.clock
         if rest:
             yield Pause(clock, rest)
@@ -204,7 +204,7 @@ class Caller:
         try:
             # A waiter that is woken is the head: there is no other reason to wake it.
             if not waiter.first and not (yield Pause(clock, self._left(deadline), waiter)):
-                raise self._not_sent(key, "those before it took too long")
+                raise self._not_sent(key, "the calls before it took too long")
             yield from self._head(key, pacer, deadline)
             pacer.leaves(clock.now())
         finally:
@@ -236,7 +236,7 @@ class Caller:
             if decision:
                 limiter = None  # once is enough; the gate may have been shut meanwhile
                 continue
-            # A paced line that is full refuses at once, and has room later.
+            # A full leaky bucket refuses at once, and has room later.
             left = self._left(deadline)
             if decision._retry < 0 or (left is not None and decision._retry > left):
                 reason = f"its local limit is {decision.limit}"
@@ -255,7 +255,7 @@ class Caller:
         return found
 
     def _forget(self) -> None:
-        """The oldest of those who would go ahead at once; if all wait, none."""
+        """The oldest call that could be sent at once; None if all must wait."""
         now = self._settings.clock.now()
         idle = (key for key, (pacer, _) in self._places.items() if pacer.idle(now))
         for key in list(itertools.islice(idle, MOST_KEYS // 10)):

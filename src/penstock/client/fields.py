@@ -1,4 +1,4 @@
-"""What an answer says about limits, read from its headers; rubbish is passed over.
+"""What the headers of an answer say about limits; invalid values are ignored.
 
 ====================================  =====================================================
 ``Retry-After``                       seconds, or a date
@@ -8,9 +8,8 @@
                                       1970 if at least 10^9, in milliseconds if at least 10^12
 ====================================  =====================================================
 
-The first kind of the last three that an answer has is the one that counts. A time of day is
-compared with the answer's own ``Date`` where it has one: then it does not matter how wrong
-our clock is, or theirs.
+Of the last three kinds, the first that an answer has is used. A date is compared with the
+answer's own ``Date`` if it has one, so that it does not matter how wrong either clock is.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from typing import Protocol
 
 from penstock.client.structured import Item, read_list
 
-# Longer times than this are cut: 31 days.
+# Longer times are cut to this: 31 days.
 LONGEST = 31 * 86_400.0
-# Of more policies than this in one answer, those behind are passed over.
+# Further policies in one answer are ignored.
 MOST_POLICIES = 16
 SECONDS_SINCE_1970 = 10**9
 MILLISECONDS_SINCE_1970 = 10**12
@@ -41,14 +40,14 @@ _DATE = re.compile(
 
 
 class Headers(Protocol):
-    """Headers that are found by name, in any case."""
+    """Headers by name, in upper or lower case."""
 
     def get(self, name: str, default: None = None, /) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How we stand with one policy. Times are seconds; None is what was not said."""
+    """What is left of one policy. Times are seconds; None means not given."""
 
     name: str
     remaining: int
@@ -59,14 +58,14 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class ServerHints:
-    """All that one answer said."""
+    """Everything that one answer said."""
 
     retry_after: float | None = None
     standings: tuple[Standing, ...] = ()
 
 
 def read(headers: Headers, now: float) -> ServerHints:
-    """What ``headers`` tell. ``now`` is seconds since 1970, for answers without a date."""
+    """Read ``headers``. ``now`` is seconds since 1970, for answers without a date."""
     sent = read_date(headers.get("date"))
     reference = now if sent is None else sent
     standings = (
@@ -78,7 +77,7 @@ def read(headers: Headers, now: float) -> ServerHints:
 
 
 def read_delay(text: str | None, reference: float) -> float | None:
-    """Seconds of a ``Retry-After``; a date is counted from ``reference``."""
+    """The seconds of a ``Retry-After``; a date counts from ``reference``."""
     if text is None:
         return None
     if _DELAY.fullmatch(text.strip()):
@@ -93,7 +92,7 @@ def read_date(text: str | None) -> float | None:
         return None
     try:
         date = parsedate_to_datetime(text)
-        # asctime has no zone, and means GMT.
+        # asctime has no zone; GMT is meant.
         return date.timestamp() if date.tzinfo else _utc(text)
     except (ValueError, OverflowError, IndexError):
         return None
@@ -127,7 +126,7 @@ def _members(text: str | None) -> Iterable[Item]:
 
 
 def _name(item: Item) -> str | None:
-    """A policy's name, and the key of its partition where it has several."""
+    """A policy's name, and its partition key if it has one."""
     if not isinstance(item.value, str):
         return None
     partition = item.parameters.get("pk")
@@ -135,7 +134,7 @@ def _name(item: Item) -> str | None:
 
 
 def _counts(policy: Item) -> bool:
-    """Whether its units are requests: of bytes or of what runs at once we know nothing."""
+    """Whether its unit is requests: bytes and concurrent requests are not supported."""
     return policy.parameters.get("qu", "requests") == "requests"
 
 
@@ -151,7 +150,7 @@ def _triple(headers: Headers, prefix: str, reference: float | None) -> tuple[Sta
         reset = min(reset, LONGEST)
     limits = list(_members(headers.get(f"{prefix}-limit")))
     quota = _whole(limits[0].value) if limits else None
-    # "100, 100;w=60": the limit that counts, then all policies.
+    # "100, 100;w=60": the limit that applies, then all policies.
     windows = [_seconds(item.parameters.get("w")) for item in limits if item.value == quota]
     window = next((window for window in windows if window), None)
     return (Standing(prefix, remaining, reset, quota or None, window),)

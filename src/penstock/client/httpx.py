@@ -1,4 +1,4 @@
-"""Transports for httpx that wait their turn: `PacedTransport`, `AsyncPacedTransport`."""
+"""Transports for httpx that wait for their turn: `PacedTransport`, `AsyncPacedTransport`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
         f"PacedTransport needs {error.name}: pip install 'penstock[client]'", name=error.name
     ) from None
 
-# Where a response says how it went.
+# The extension of a response that says how the call went.
 EXTENSION = "penstock"
 
 Key = Callable[[httpx.Request], str]
@@ -28,28 +28,28 @@ _ERRORS = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError
 
 
 class HttpxNotSent(NotSent, httpx.TimeoutException):
-    """`NotSent` that is a time-out of httpx, too."""
+    """`NotSent` that is also a time-out of httpx."""
 
 
 class PacedTransport(httpx.BaseTransport):
-    """Waits its turn before each call, and sends refused ones again when it may.
+    """Waits for its turn before each call, and retries refused calls where that is safe.
 
     ``httpx.Client(transport=PacedTransport(limit="10/second"))``
 
-    - ``limit``: a limit of our own, in front: a limit's text, a `Limit`, or a `Limiter` that is
-      shared with others; None (the default) has only what the server says
-    - ``key``: a function of the request that says which calls wait together and what they
-      are counted by; by default scheme, host and port
-    - ``retries``: how often one call is sent again at most, or a `Retries`
-    - ``timeout``: seconds in which a call must have left for the last time, waits and earlier
-      tries included; None for as long as it takes. A try under way is not cut short
+    - ``limit``: a local limit: a limit's text, a `Limit`, or a `Limiter` that may be shared; None
+      (the default) relies on what the server says
+    - ``key``: a function of the request that returns the key by which calls are queued and
+      counted; by default scheme, host and port
+    - ``retries``: the maximum number of retries for one call, or a `Retries`
+    - ``timeout``: seconds within which the last try of a call must be sent, including waits and
+      earlier tries; None for no bound. A try in progress is not cut short
     - ``learn``: whether to pace calls by what earlier answers said
-    - ``transport``: what really sends, by default ``httpx.HTTPTransport()``
-    - ``clock``, ``chance``: the time, and a number from 0 to 1; for tests
+    - ``transport``: the transport that sends, by default ``httpx.HTTPTransport()``
+    - ``clock``, ``chance``: the time, and a random number from 0 to 1; for tests
 
-    ``response.extensions["penstock"]`` are the `Tries` it took. A refusal that is not retried is
-    returned as it is; `NotSent` (also an ``httpx.TimeoutException``) is raised where nothing
-    was sent.
+    ``response.extensions["penstock"]`` holds the call's `Tries`. A refusal that is not retried is
+    returned as it is; `NotSent` (also an ``httpx.TimeoutException``) is raised if nothing was
+    sent.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class PacedTransport(httpx.BaseTransport):
         told = settings(limit, retries, timeout, learn, clock, chance)
         self._key = _checked(key)
         if transport is not None and not isinstance(transport, httpx.BaseTransport):
-            raise TypeError(f"transport is one such as httpx.HTTPTransport(), not {transport!r}")
+            raise TypeError(f"transport must be like httpx.HTTPTransport(), not {transport!r}")
         self._caller = Caller(told, False, _ERRORS, HttpxNotSent)
         self._inner = httpx.HTTPTransport() if transport is None else transport
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send ``request`` in its turn; called by ``httpx.Client``."""
+        """Send ``request`` when its turn comes; called by ``httpx.Client``."""
         call = self._caller.call(_described(request, self._key))
         try:
             response, tries = run(call, lambda: self._inner.handle_request(request), _keep)
@@ -101,10 +101,10 @@ class PacedTransport(httpx.BaseTransport):
 
 
 class AsyncPacedTransport(httpx.AsyncBaseTransport):
-    """`PacedTransport` for ``httpx.AsyncClient``: the same options, the same answers.
+    """`PacedTransport` for ``httpx.AsyncClient``: same options, same results.
 
-    ``httpx.AsyncClient(transport=AsyncPacedTransport(limit="10/second"))``. A task that waits may
-    be cancelled at any point: those behind it move up.
+    ``httpx.AsyncClient(transport=AsyncPacedTransport(limit="10/second"))``. A waiting task
+    may be cancelled at any point: the calls behind it move up.
     """
 
     def __init__(
@@ -122,14 +122,12 @@ class AsyncPacedTransport(httpx.AsyncBaseTransport):
         told = settings(limit, retries, timeout, learn, clock, chance)
         self._key = _checked(key)
         if transport is not None and not isinstance(transport, httpx.AsyncBaseTransport):
-            raise TypeError(
-                f"transport is one such as httpx.AsyncHTTPTransport(), not {transport!r}"
-            )
+            raise TypeError(f"transport must be like httpx.AsyncHTTPTransport(), not {transport!r}")
         self._caller = Caller(told, True, _ERRORS, HttpxNotSent)
         self._inner = httpx.AsyncHTTPTransport() if transport is None else transport
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send ``request`` in its turn; called by ``httpx.AsyncClient``."""
+        """Send ``request`` when its turn comes; called by ``httpx.AsyncClient``."""
         call = self._caller.call(_described(request, self._key))
         try:
             response, tries = await run_async(
@@ -161,7 +159,7 @@ class AsyncPacedTransport(httpx.AsyncBaseTransport):
 
 def _checked(key: Key | None) -> Key:
     if key is not None and not callable(key):
-        raise TypeError(f"key is a function of the request that returns a str, not {key!r:.100}")
+        raise TypeError(f"key must be a function of the request to a str, not {key!r:.100}")
     return key or _origin
 
 
@@ -199,7 +197,7 @@ async def _keep_async(response: httpx.Response) -> httpx.Response:
 
 
 def _with_body(response: httpx.Response, body: bytes) -> httpx.Response:
-    """The same response with its body at hand, still encoded as it came."""
+    """The same response with its body in memory, still encoded."""
     extensions: dict[str, Any] = dict(response.extensions)
     return httpx.Response(
         response.status_code,

@@ -1,8 +1,7 @@
-"""The pacer of one key: what was learned of it, and when the next call may leave.
+"""The pacer of one key: what its answers said, and when the next call may be sent.
 
-There are two kinds of waiting. A *gate* was shut by a refusal: nothing leaves before it
-opens. A *pace* is our own conclusion from what is left: it delays a call, but never
-fails one.
+There are two kinds of waiting. A *gate* is shut by a refusal: nothing is sent before it
+opens. A *pace* is our own estimate from what is left: it delays a call, but never fails one.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ class Pacer:
 
     @property
     def gate(self) -> int:
-        """Nothing leaves before this."""
+        """Nothing is sent before this time."""
         return self._gate
 
     def due(self, now: int) -> int:
-        """When the next call may leave, by its pace."""
+        """When the next call may be sent, by its pace."""
         with self._lock:
             seconds = self._seconds(now)
             at = self._last + (0.5 + self._luck) / self._blind.rate
@@ -46,7 +45,7 @@ class Pacer:
             return now if at <= seconds else self._zero + round(at * SECOND)
 
     def leaves(self, now: int) -> None:
-        """A call leaves now."""
+        """A call is sent now."""
         with self._lock:
             seconds = self._seconds(now)
             for policy in self._policies.values():
@@ -69,7 +68,7 @@ class Pacer:
                 self._blind.passed()
 
     def refused(self, now: int, sent: int, hints: ServerHints) -> None:
-        """A call that left at ``sent`` was refused. Those that left together count once."""
+        """A call sent at ``sent`` was refused. Calls that were sent together count once."""
         with self._lock:
             self.under_way -= 1
             after = hints.retry_after or 0.0
@@ -85,7 +84,7 @@ class Pacer:
                 self._gate = max(self._gate, opens)
 
     def _slow_down(self, now: float, hints: ServerHints, first: bool) -> float:
-        """Over how many seconds those who were refused together should come back."""
+        """The seconds over which calls that were refused together should spread."""
         if first:
             for policy in self._policies.values():
                 policy.refused()
@@ -103,7 +102,7 @@ class Pacer:
             del self._policies[next(iter(self._policies))]
 
     def idle(self, now: int) -> bool:
-        """Whether forgetting it loses nothing that matters now."""
+        """Whether it can be forgotten without losing anything that matters now."""
         return not self.under_way and now >= self._gate and self.due(now) <= now
 
     def _seconds(self, now: int) -> float:

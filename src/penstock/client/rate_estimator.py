@@ -1,20 +1,20 @@
-"""How fast to call, from what the answers say: before a refusal, not after it.
+"""How fast to call, estimated from the answers: before a refusal, not after it.
 
-An answer says of a policy that ``r`` calls are left. Of these, our own ``n`` that are under way
-may have to be paid yet; the rest should last for a while, the *horizon* ``h``. So all callers
-together may go on at ``(r - n) / h`` calls a second. Nobody knows how many they are, but everybody
-sees what is used, and that gives our part of it::
+An answer says that ``r`` calls of a policy are left. Our own ``n`` calls in progress may still be
+charged to these; the rest should last for a while, the *horizon* ``h``. So all callers together
+may make ``(r - n) / h`` calls a second. A caller does not know how many others there are, but it
+sees what is used, which gives its share::
 
     share = own calls / all calls            between our own answers
     all   = what r fell by + what came back meanwhile
     rate  = caution * share^0.85 * (r - n) / h
 
-Shares add up to one, so rates add up to ``r / h``, whoever and however many the callers are. The
-exponent makes them fair: who has more takes a little less than that, who has less
+Shares add up to one, so rates add up to ``r / h``, however many callers there are. The exponent
+makes them fair: a caller with a large share takes a little less than that, one with a small share
 a little more. Together they then take ``N^0.15`` times as much, which leaves less ``r``, which
-slows all of them down: it settles.
+slows all of them down, until it settles.
 
-The horizon depends on the kind of limit, which is known from how ``t`` goes with ``r``:
+The horizon depends on the kind of limit, which is inferred from how ``t`` varies with ``r``:
 
 ====== ============================ ==== ===================================================
 window ``t`` counts down            t    used up just as it ends
@@ -23,15 +23,15 @@ bucket ``t = (q - r) * w / q``      w/2  settles half full, as it refills at ``q
 slide  ``t`` is always about ``w``  w/4  settles at 80 % of ``q / w``
 ====== ============================ ==== ===================================================
 
-- More than half of ``q`` left, after one more call of everybody: no pacing.
-- A window with nothing left for us: not before its end, and then over a quarter of the next one.
+- If more than half of ``q`` is left after one more call of each caller, calls are not paced.
+- If a window has nothing left for us, the next call is sent in the first quarter of the next one.
 - A refusal halves ``caution``; each call that passes gives back a tenth, up to one.
-- Once in ``4 w`` everybody may call, whatever its share: shares of the past are no prison.
+- Every caller may call once in ``4 w``, whatever its share, so that a small share can grow again.
 
-``t`` is standing in whole seconds, rounded up, so half a second less is meant, on average.
+``t`` is given in whole seconds, rounded up, so on average half a second less is meant.
 
-Where answers say nothing, refusals must do (`Blind`): go on at 70 % of what has passed since the
-last refusal, in calls a second, and 0.5 % faster with each call that passes.
+If answers say nothing about limits, refusals are used (`Blind`): call at 70 % of the rate that
+passed since the last refusal, and 0.5 % faster with each call that passes.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from dataclasses import dataclass, field
 from penstock.client.fields import Standing
 
 FAIRNESS = 0.85
-MEMORY = 0.8  # what older samples of the share weigh, with each new one
+MEMORY = 0.8  # the weight of older samples of the share, with each new one
 RECOVERY = 0.1
 LEAST_CAUTION = 1 / 64
 WINDOWS_APART = 4
-NEXT_WINDOW = 1 / 4  # the part of it over which those who waited for it come back
-LEAST_LEVEL = 1 / 16  # what refills is never taken for empty: it has more by now
+NEXT_WINDOW = 1 / 4  # the part of it over which the calls that waited for it spread
+LEAST_LEVEL = 1 / 16  # a limit that refills is never considered empty: it has more by now
 SETTLED = {"bucket": 2, "slide": 4}
 ROUNDING = 1.0
 
@@ -57,12 +57,12 @@ SLOWEST = 1 / 3600
 
 
 def looks_like(standing: Standing) -> str:
-    """``"window"``, ``"bucket"`` or ``"slide"``, as far as one answer tells."""
+    """``"window"``, ``"bucket"`` or ``"slide"``, as far as one answer shows."""
     quota, window, reset = standing.quota, standing.window, standing.reset
     if quota is None or window is None or reset is None:
         return "window"
     refilled = window * (quota - standing.remaining) / quota
-    # Of an empty bucket, some tell when there will be one.
+    # Some servers say of an empty bucket when one call will be left.
     if abs(reset - refilled) <= ROUNDING or (
         standing.remaining == 0 and reset <= window / quota + 1
     ):
@@ -71,10 +71,10 @@ def looks_like(standing: Standing) -> str:
 
 
 def used(which: str, before: Standing, now: Standing, elapsed: float, ours: float) -> float | None:
-    """How many calls everybody made between two answers; None if that cannot be said.
+    """How many calls all callers made between two answers; None if that is unknown.
 
-    ``ours`` is how much of the time between them was our pacing: what came back while we had
-    nothing to ask says nothing about who wants it.
+    ``ours`` is how much of the time between them was due to our pacing: refills while we had
+    nothing to send say nothing about demand.
     """
     fell = before.remaining - now.remaining
     if which != "window" and now.quota and now.window:
@@ -82,7 +82,7 @@ def used(which: str, before: Standing, now: Standing, elapsed: float, ours: floa
     if before.reset is None or now.reset is None:
         return fell if fell > 0 else None
     went_on = now.reset <= before.reset - elapsed + ROUNDING
-    if went_on or elapsed < before.reset - ROUNDING:  # none ends before its time
+    if went_on or elapsed < before.reset - ROUNDING:  # no window ends early
         return fell
     if now.quota is None or now.window is None:
         return None
@@ -91,7 +91,7 @@ def used(which: str, before: Standing, now: Standing, elapsed: float, ours: floa
 
 
 def rate(which: str, standing: Standing, under_way: int, share: float, caution: float) -> float:
-    """Calls a second that are ours; infinity if there is plenty, 0 if none until the reset."""
+    """Our calls a second; infinity if plenty are left, 0 if none until the reset."""
     left = standing.remaining - under_way
     if standing.quota is not None and left > standing.quota / 2 + min(
         1 / share, standing.quota / 4
@@ -111,7 +111,7 @@ def rate(which: str, standing: Standing, under_way: int, share: float, caution: 
 
 
 def steady(standing: Standing, share: float, caution: float) -> float:
-    """Our part of what comes back in the long run; infinity if that was not said."""
+    """Our share of the refill in the long run; infinity if that was not given."""
     if standing.quota is None or standing.window is None:
         return math.inf
     least = 1 / (WINDOWS_APART * standing.window)
@@ -124,7 +124,7 @@ def _weight(share: float) -> float:
 
 @dataclass(slots=True)
 class Policy:
-    """What was learned of one policy. Times are seconds of any one clock."""
+    """What the answers said about one policy. Times are seconds of any one clock."""
 
     standing: Standing
     at: float
@@ -138,7 +138,7 @@ class Policy:
 
     @property
     def kind(self) -> str:
-        """What most of the latest answers looked like: any one may mislead."""
+        """The kind that most recent answers looked like: a single one may mislead."""
         return max(self._seen, key=lambda which: self._seen[which], default="window")
 
     @property
@@ -146,7 +146,7 @@ class Policy:
         return self._own / self._all
 
     def learn(self, standing: Standing, now: float, passed: bool) -> None:
-        """From one more answer."""
+        """Learn from one more answer."""
         self.standing, self.at = standing, now
         self._seen = {which: weight * MEMORY for which, weight in self._seen.items()}
         self._seen[looks_like(standing)] = self._seen.get(looks_like(standing), 0.0) + 1
@@ -166,9 +166,9 @@ class Policy:
         self.caution = max(LEAST_CAUTION, self.caution / 2)
 
     def due(self, now: float, last: float, under_way: int, luck: float) -> float:
-        """When our next call may leave: its interval varies by ``luck``, from 0 to 1.
+        """When our next call may be sent: its interval varies by ``luck``, from 0 to 1.
 
-        Callers that learned together would otherwise go on together.
+        Otherwise callers that learned together would keep calling together.
         """
         pace = rate(self.kind, self.standing, under_way, self.share, self.caution)
         ends = self.ends
@@ -179,11 +179,11 @@ class Policy:
             return at
         if now >= ends and self.standing.remaining > under_way:
             return last + (0.5 + luck) / later
-        # In the next window, where most of those who wait for it will be as early as they can.
+        # In the next window: most callers that wait for it will be as early as they can.
         return ends + luck * min(1 / later, (self.standing.window or 0.0) * NEXT_WINDOW)
 
     def sent(self, now: float, last: float, under_way: int) -> None:
-        """Note how far apart our calls are because of this policy."""
+        """Note how far apart this policy keeps our calls."""
         pace = rate(self.kind, self.standing, under_way, self.share, self.caution)
         if self.ends is not None and now >= self.ends:
             pace = steady(self.standing, self.share, self.caution)
@@ -201,7 +201,7 @@ class Policy:
 
 @dataclass(slots=True)
 class Blind:
-    """The pace where answers say nothing but no."""
+    """The pace if answers say nothing about limits except refusals."""
 
     since: float
     rate: float = math.inf
@@ -212,7 +212,7 @@ class Blind:
         self.rate *= GROWTH
 
     def refused(self, now: float, after: float) -> None:
-        """What has passed since the last refusal, waiting included, is what can be had."""
+        """The rate that passed since the last refusal, waiting included, is what is available."""
         if self._passed:
             self.rate = BACK_TO * self._passed / max(now + after - self.since, 0.001)
         elif self.rate < math.inf:

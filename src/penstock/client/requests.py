@@ -1,4 +1,4 @@
-"""An adapter for requests that waits its turn: `PacedAdapter`."""
+"""An adapter for requests that waits for its turn: `PacedAdapter`."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _ERRORS = (requests.exceptions.ConnectionError, requests.exceptions.Timeout)
 
 
 class RequestsNotSent(NotSent, requests.exceptions.Timeout):
-    """`NotSent` that is a time-out of requests, too."""
+    """`NotSent` that is also a time-out of requests."""
 
 
 class PacedAdapter(requests.adapters.BaseAdapter):
-    """Waits its turn before each call, and sends refused ones again when it may.
+    """Waits for its turn before each call, and retries refused calls where that is safe.
 
     ``session.mount("https://", PacedAdapter(limit="10/second"))``
 
-    Its options are those of `PacedTransport`; ``adapter`` is what really sends, by default
-    ``requests.adapters.HTTPAdapter()``. ``response.penstock`` are the `Tries` it took. `NotSent`
-    (also a ``requests.Timeout``) is raised where nothing was sent.
+    Its options are those of `PacedTransport`; ``adapter`` is the adapter that sends, by default
+    ``requests.adapters.HTTPAdapter()``. ``response.penstock`` holds the call's `Tries`. `NotSent`
+    (also a ``requests.Timeout``) is raised if nothing was sent.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class PacedAdapter(requests.adapters.BaseAdapter):
         super().__init__()
         told = settings(limit, retries, timeout, learn, clock, chance)
         if key is not None and not callable(key):
-            raise TypeError(f"key is a function of the request that returns a str, not {key!r}")
+            raise TypeError(f"key must be a function of the request to a str, not {key!r}")
         if adapter is not None and not isinstance(adapter, requests.adapters.BaseAdapter):
-            raise TypeError(f"adapter is one such as HTTPAdapter(), not {adapter!r:.100}")
+            raise TypeError(f"adapter must be like HTTPAdapter(), not {adapter!r:.100}")
         self._key = key or _origin
         self._caller = Caller(told, False, _ERRORS, RequestsNotSent)
         self._inner = requests.adapters.HTTPAdapter() if adapter is None else adapter
@@ -70,7 +70,7 @@ class PacedAdapter(requests.adapters.BaseAdapter):
         cert: bytes | str | tuple[bytes | str, bytes | str] | None = None,
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
-        """Send ``request`` in its turn; called by ``requests.Session``."""
+        """Send ``request`` when its turn comes; called by ``requests.Session``."""
 
         def send() -> requests.Response:
             return self._inner.send(request, stream, timeout, verify, cert, proxies)
@@ -82,7 +82,7 @@ class PacedAdapter(requests.adapters.BaseAdapter):
             error.request = request
             raise
         assert isinstance(response, requests.Response)
-        # A log-in that asks back (digest) goes through us, too.
+        # A challenge response (digest log-in) comes through here as well.
         response.__dict__["connection"] = self
         response.__dict__["penstock"] = tries
         return response
@@ -110,7 +110,7 @@ def _described(request: requests.PreparedRequest, key: Key) -> OutgoingRequest:
 
 def _keep(response: requests.Response) -> requests.Response:
     try:
-        _ = response.content  # reads all of it, which gives the connection back
+        _ = response.content  # reads all of it, which releases the connection
     finally:
         response.close()
     return response

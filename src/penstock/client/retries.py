@@ -1,13 +1,13 @@
 """When a refused call is sent again, and how often at most.
 
-After the n-th refusal of a call it waits for ``Retry-After``, if it was given one, plus a time
-drawn from 0 to ``min(longest, first * 2^(n-1))`` ("full jitter"): added, so that it is never
-early, and so that those who were refused together do not come back together.
+After its n-th refusal a call waits for ``Retry-After``, if given, plus a random time from 0 to
+``min(longest, first * 2^(n-1))`` ("full jitter"). The time is added, so that no retry is early and
+calls that were refused together do not come back together.
 
 The *budget* bounds all calls to one key together: each call adds ``budget`` (a tenth), each retry
-takes one. It begins at ``floor`` and never holds more than ten times that. So there are
-at most ``floor + budget * calls`` retries, and a server in trouble sees a tenth more, never
-several times as much.
+takes one. It starts at ``floor`` and never holds more than ten times that. So there are at most
+``floor + budget * calls`` retries: an overloaded server sees a tenth more calls, not several
+times as many.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ BUDGET_HOLDS = 10
 
 
 class Retries:
-    """What may be sent again: ``Retries(most=5)`` says how often, for one call.
+    """Which calls are retried, and how often: ``Retries(most=5)``.
 
     - ``most``: retries of one call; 0 turns them off
     - ``methods``: which may be sent twice; by default those that HTTP calls idempotent, and any
-      that carries an ``Idempotency-Key``. A POST is not among them, not even after a
-      429: who answered it may have passed on the 429 of somebody behind, when half of the work was
-      done. Name it if you know better
-    - ``errors``: also when the connection failed, or timed out
+      request with an ``Idempotency-Key``. POST is not among them, not even after a 429: the
+      server may have passed on the 429 of another service when half of the work was done. Name
+      it if that is safe for you
+    - ``errors``: whether to retry when the connection failed or timed out
     - ``budget``, ``floor``: retries of all calls to one key together: at most this part of them,
-      and so many more
+      plus ``floor``
     - ``first``, ``longest``: the backoff, in seconds
     """
 
@@ -49,22 +49,22 @@ class Retries:
         self.most = _whole(most, "most")
         self.methods = _methods(methods)
         if not isinstance(errors, bool):
-            raise TypeError(f"errors is True or False, not {errors!r:.100}")
+            raise TypeError(f"errors must be True or False, not {errors!r:.100}")
         self.errors = errors
         self.budget = _number(budget, "budget")
         if self.budget > 1:
-            raise ValueError(f"budget is a part of all calls, such as 0.1, not {budget!r}")
+            raise ValueError(f"budget must be a part of all calls, such as 0.1, not {budget!r}")
         self.floor = _whole(floor, "floor")
         self.first = _number(first, "first")
         self.longest = _number(longest, "longest")
 
     def may_repeat(self, method: str, keyed: bool) -> bool:
-        """Whether it does no harm to send it twice."""
+        """Whether it is safe to send the request twice."""
         return keyed or method in self.methods
 
     def backoff(self, refusals: int, chance: float) -> float:
-        """Seconds to wait after so many refusals, ``chance`` from 0 to 1."""
-        # Beyond 2^32 first is longest, whatever it was, and the power would overflow.
+        """Seconds to wait after this many refusals; ``chance`` is from 0 to 1."""
+        # Beyond 2^32 it is ``longest`` anyway, and the power would overflow.
         return chance * min(self.longest, self.first * 2.0 ** min(refusals - 1, 32))
 
     def __repr__(self) -> str:
@@ -83,14 +83,14 @@ class Budget:
         self._lock = threading.Lock()
 
     def call(self) -> None:
-        """A new call, which pays its part in."""
+        """Add the part of a new call."""
         with self._lock:
             self._left = min(self._left + self._each, max(self._most, 1.0))
 
     def take(self) -> bool:
-        """Whether one more retry is in it; then it is taken."""
+        """Take one retry, if the budget has one."""
         with self._lock:
-            # Ten tenths are a whole, whatever floats say.
+            # Ten tenths are one, despite rounding.
             if self._left < 1 - 1e-9:
                 return False
             self._left = max(0.0, self._left - 1)
@@ -99,21 +99,21 @@ class Budget:
 
 def _whole(value: object, name: str) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError(f"{name} is a whole number of at least 0, not {value!r:.100}")
+        raise ValueError(f"{name} must be a whole number of at least 0, not {value!r:.100}")
     return value
 
 
 def _number(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
-        raise ValueError(f"{name} is a number of at least 0, not {value!r:.100}")
+        raise ValueError(f"{name} must be a number of at least 0, not {value!r:.100}")
     return float(value)
 
 
 def _methods(methods: object) -> frozenset[str]:
     if isinstance(methods, str) or not isinstance(methods, Iterable):
-        raise TypeError(f"methods is a list such as ['GET', 'POST'], not {methods!r:.100}")
+        raise TypeError(f"methods must be a list such as ['GET', 'POST'], not {methods!r:.100}")
     names = list(methods)
     wrong = [name for name in names if not isinstance(name, str) or not name]
     if wrong:
-        raise TypeError(f"methods are names such as 'GET', not {wrong[0]!r:.100}")
+        raise TypeError(f"methods must be names such as 'GET', not {wrong[0]!r:.100}")
     return frozenset(name.upper() for name in names)

@@ -1,4 +1,4 @@
-"""What a transport was told, checked when it is made; the same for all three of them."""
+"""The options of a transport, checked when it is created; the same for all three."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LocalLimit = Limit | str | Limiter | AsyncLimiter
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Checked, and with every default filled in. ``timeout`` is nanoseconds."""
+    """Checked options with every default filled in. ``timeout`` is nanoseconds."""
 
     limiter: Limiter | None
     retries: Retries
@@ -42,18 +42,18 @@ def settings(
     clock: Clock | None,
     chance: Callable[[], float] | None,
 ) -> Settings:
-    """What callers write, as `Settings`, or an error that says what is wrong with it."""
+    """The options as `Settings`; raises an error that says what is wrong."""
     if not isinstance(learn, bool):
-        raise TypeError(f"learn is True or False, not {learn!r:.100}")
+        raise TypeError(f"learn must be True or False, not {learn!r:.100}")
     if chance is not None and not callable(chance):
-        raise TypeError(f"chance is a function such as random.random, not {chance!r:.100}")
+        raise TypeError(f"chance must be a function such as random.random, not {chance!r:.100}")
     return Settings(
         limiter=_limiter(limit, check_clock(clock)),
         retries=retries if isinstance(retries, Retries) else Retries(retries),
         timeout=timeout_ns(timeout),
         learn=learn,
         clock=clock or MONOTONIC,
-        # A clock that is handed in tells the time of day, too.
+        # A clock that is passed in also gives the time of day.
         wall=clock or WALL,
         chance=chance or random.random,
     )
@@ -67,7 +67,7 @@ def _limiter(limit: LocalLimit | None, clock: Clock | None) -> Limiter | None:
     limiter = limit._limiter if isinstance(limit, AsyncLimiter) else limit
     if not isinstance(limiter, Limiter):
         raise LimitError(
-            f"limit is a limit such as '10/second', or a Limiter of one, not {limit!r:.100}"
+            f"limit must be a limit such as '10/second', or a Limiter of one, not {limit!r:.100}"
         )
     limiter.counters(None)  # it must have a limit of its own
     return limiter

@@ -6,8 +6,8 @@
     member = ( item | "(" items ")" ) parameters
     item   = integer | decimal | string | token | bytes | boolean | date | display string
 
-A field that breaks the grammar anywhere means nothing, as the RFC asks for: `read_list`
-answers None. It never raises, whatever a server sends.
+A field that breaks the grammar anywhere is ignored, as the RFC requires: `read_list` returns
+None. It never raises, whatever a server sends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
-# Longer than this no field that we read has a reason to be.
+# No field that we read has a reason to be longer.
 LONGEST = 8192
 
 _OWS = re.compile(r"[ \t]*")
@@ -112,7 +112,7 @@ class _Reader:
         while self._next(";"):
             self._skip(_SP)
             key = self._skip(_KEY)
-            found.pop(key, None)  # the last one counts, in its own place
+            found.pop(key, None)  # the last one applies, at its own position
             found[key] = self._bare() if self._next("=") else True
         return found
 

@@ -27,8 +27,8 @@ F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 class AsyncConcurrencyLimiter:
     """`ConcurrencyLimiter` for tasks: the same options, ``async with`` instead of ``with``.
 
-    A task may be cancelled at any point, also in the moment in which it is handed its slot:
-    no slot is lost, and the next in the queue gets it. One limiter may serve several event
+    A task may be cancelled at any point, even at the moment it is handed its slot:
+    no slot is lost, and the next waiter in the queue gets it. One limiter may serve several event
     loops.
     """
 
@@ -70,9 +70,9 @@ class AsyncConcurrencyLimiter:
         by: By = None,
         timeout: float | None = None,
     ) -> Callable[[F], F]:
-        """Have an async function run in a slot: see `ConcurrencyLimiter.limit`.
+        """Run an async function in a slot: see `ConcurrencyLimiter.limit`.
 
-        ``key`` and ``by`` may be async, too.
+        ``key`` and ``by`` may be async as well.
         """
         decorator = self._limiter.limit(key, priority=priority, by=by, timeout=timeout)
 
@@ -89,18 +89,18 @@ class AsyncConcurrencyLimiter:
         return self._limiter.state(key)
 
     def subscribe(self, hook: Hook) -> None:
-        """Have ``hook`` called with what happens to shared slots: see `penstock.events`."""
+        """Call ``hook`` with events about shared slots: see `penstock.events`."""
         self._limiter.subscribe(hook)
 
     def unsubscribe(self, hook: Hook) -> None:
-        """No longer."""
+        """Stop calling ``hook``."""
         self._limiter.unsubscribe(hook)
 
     async def close(self) -> None:
-        """Let go of what sharing takes in this event loop; others go on.
+        """Close the connections of this event loop; other loops keep theirs.
 
-        Nothing is shared without a ``store``, and then there is nothing to close. The store
-        is its owner's to close.
+        Without a ``store`` there is nothing to close. The store itself is closed by its
+        owner.
         """
         await self._limiter.close_async()
 

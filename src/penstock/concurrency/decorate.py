@@ -11,7 +11,7 @@ from penstock.concurrency.slot import AsyncSlot, Slot
 from penstock.decorators import Key, checked_key
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Of the call's arguments, or one for all calls.
+# A function of the call's arguments, or one value for all calls.
 By = Hashable | Callable[..., Any]
 
 
@@ -21,7 +21,7 @@ def in_slots(
     slot: Callable[[Any, Any], Slot],
     async_slot: Callable[[Any, Any], AsyncSlot],
 ) -> Callable[[F], F]:
-    """A decorator; ``slot`` makes a block of a key and a ``by``."""
+    """A decorator; ``slot`` returns a block for a key and a ``by``."""
 
     def decorate(function: F) -> F:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -1,4 +1,4 @@
-"""What is told about shared slots, beside `StoreDown` and `StoreUp`: see `penstock.events`."""
+"""Events about shared slots, in addition to `StoreDown` and `StoreUp`: see `penstock.events`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.events import Event
 
 @dataclass(frozen=True, slots=True)
 class SlotDegraded(Event):
-    """The store could not be asked for a slot, and ``policy`` let somebody in or refused it."""
+    """The store could not be asked for a slot, and ``policy`` admitted or refused the call."""
 
     key: str
     policy: str
@@ -18,9 +18,9 @@ class SlotDegraded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SlotLost(Event):
-    """A slot is held by somebody whose lease could not be renewed in time.
+    """The lease of a slot that is in use could not be renewed in time.
 
-    ``holder`` names the process, as host, number and a random word.
+    ``holder`` names the process: host, process id and a random part.
     """
 
     key: str

@@ -7,9 +7,9 @@ With ``fair``, those with the same ``by`` are one group, and groups take turns::
     since = max(arrival of its first waiter, when it last got a slot)
     order = since - (priority of its first waiter - slots it holds) * patience
 
-After a slot went to a group, its next waiter stands behind all groups that came until then,
-and each slot that a group holds counts as one step of priority less. Within a group, ranks
-decide.
+After a group gets a slot, its next waiter goes behind all groups that have arrived so far,
+and each slot that a group holds lowers its priority by one step. Within a group, the rank
+decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Stage(Enum):
-    """How far a waiter has come."""
+    """The stage a waiter has reached."""
 
     NEW = "has not joined"
     WAITING = "waits in the queue"
@@ -39,7 +39,7 @@ class Stage(Enum):
 
 
 class SlotWaiter:
-    """One who wants a slot of ``key``, from its arrival to the end of its run."""
+    """A request for a slot of ``key``, from its arrival to the end of its run."""
 
     __slots__ = (
         "arrived", "asks", "began", "beside", "by", "dropped", "home", "key", "lease",
@@ -61,10 +61,10 @@ class SlotWaiter:
         self.beside = 0  # how many ran when it began, itself included
         self.dropped = False
         self.reason = ""  # why it was not let in
-        # What whoever waits is woken by; of a waiter that never had to wait, none.
+        # Wakes the thread or task that waits; None if it never had to wait.
         self.wakeup: Waiter | None = None
-        # Of the shared form: what is held in the store, whether it is this one who asks, and
-        # in which event loop it waits; none for a thread.
+        # Shared slots only: the lease in the store, whether this waiter polls for its queue, and
+        # the event loop it waits in (None for a thread).
         self.lease: Lease | None = None
         self.asks = False
         self.home: object = None
@@ -77,7 +77,7 @@ _ORDER = attrgetter("order")
 
 
 class Group:
-    """Those with one ``by``: in the queue by class of their priority, and inside."""
+    """The waiters with one ``by``: those in the queue, by priority class, and those inside."""
 
     __slots__ = ("held", "lines", "since", "turn", "waiting")
 
@@ -89,7 +89,7 @@ class Group:
         self.turn = 0
 
     def first(self, lowest: int) -> SlotWaiter | None:
-        """By rank, of those whose class is at least the lowest."""
+        """The first by rank among the classes from ``lowest`` up."""
         return min((line[0] for line in self.lines[lowest:] if line), key=_ORDER, default=None)
 
     def last(self) -> SlotWaiter:
@@ -97,7 +97,7 @@ class Group:
 
 
 class FairQueue:
-    """The line of one key."""
+    """The queue of one key."""
 
     __slots__ = ("_count", "_groups", "_policy")
 
@@ -116,7 +116,7 @@ class FairQueue:
         self._count += 1
 
     def remove(self, waiter: SlotWaiter) -> None:
-        """Take it out, if it is in."""
+        """Remove the waiter, if it is in the queue."""
         group = self._groups.get(self._by(waiter))
         if group is None:
             return
@@ -129,7 +129,7 @@ class FairQueue:
             self._forget(waiter, group)
 
     def first(self, lowest: int) -> SlotWaiter | None:
-        """Whose turn it is, of those whose class is at least the lowest."""
+        """The next waiter among the classes from ``lowest`` up."""
         best: tuple[tuple[int, int], SlotWaiter] | None = None
         for group in self._groups.values():
             waiter = group.first(lowest)
@@ -143,9 +143,9 @@ class FairQueue:
         return best[1] if best else None
 
     def last(self) -> SlotWaiter:
-        """Who has to go when there is one too many.
+        """The waiter that has to leave when the queue is too long.
 
-        With ``fair``, of the group with the most in the queue.
+        With ``fair``, it is one of the group with the most waiters.
         """
         _, _, waiter = max(
             ((group.waiting if self._policy.fair else 0, group.last().order, group.last()))
@@ -155,7 +155,7 @@ class FairQueue:
         return waiter
 
     def highest(self) -> int:
-        """The highest class that anybody in the queue has; -1 if nobody is."""
+        """The highest class in the queue; -1 if the queue is empty."""
         lines: Iterable[list[list[SlotWaiter]]] = (group.lines for group in self._groups.values())
         return max((n for each in lines for n, line in enumerate(each) if line), default=-1)
 
@@ -167,7 +167,7 @@ class FairQueue:
     # What groups hold -------------------------------------------------------------------
 
     def got_slot(self, waiter: SlotWaiter, now: int, turn: int) -> None:
-        """It runs now; the next of its group stands behind all others."""
+        """The waiter runs now; the next of its group goes behind all other groups."""
         if self._policy.fair:
             group = self._group(waiter)
             group.held += 1

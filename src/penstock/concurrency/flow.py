@@ -33,7 +33,7 @@ Flow = Generator[Ask | Pause, int | None, None]
 
 
 def wait(slots: LocalSlots, waiter: SlotWaiter, timeout: int | None) -> Flow:
-    """Until it has its slot. It has come to the slots and was not let in at once."""
+    """Wait until the waiter has its slot; it was not admitted at once."""
     clock, wakeup = slots.clock, waiter.wakeup
     assert wakeup is not None
     pause: int | None

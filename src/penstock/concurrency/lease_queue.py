@@ -4,8 +4,8 @@ A waiter that finds the queue empty asks the store at once. Otherwise one waiter
 store for all of them, at growing intervals, and a slot that it is granted goes to whoever is
 first by then.
 
-While the store cannot be asked, ``on_failure`` decides for all who wait: ``open`` admits
-everybody, ``closed`` nobody, ``local`` as many as this process's share.
+While the store cannot be asked, ``on_failure`` decides for all waiters: ``open`` admits
+all of them, ``closed`` none, ``local`` as many as this process's share.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MILLISECOND = 1_000_000
 FIRST_PAUSE = 5 * MILLISECOND
 GROWTH = 1.5
 LONGEST_PAUSE = 100 * MILLISECOND
-LONGEST_BEHIND = 1000 * MILLISECOND  # for those who have many before them
+LONGEST_BEHIND = 1000 * MILLISECOND  # for waiters with many before them
 
 
 class Poller:
@@ -36,7 +36,7 @@ class Poller:
 
 
 class LeaseQueue(LocalSlots):
-    """What happens to waiters when the store answers, refuses, or does not answer."""
+    """Moves waiters on when the store grants a slot, refuses one, or does not answer."""
 
     def __init__(self, policy: QueuePolicy, clock: Clock, on_failure: str, share: float) -> None:
         super().__init__(policy, clock)
@@ -48,19 +48,19 @@ class LeaseQueue(LocalSlots):
 
     @property
     def is_down(self) -> bool:
-        """Whether the store is considered down, and not asked."""
+        """Whether the store is considered down and is not asked."""
         raise NotImplementedError
 
     def new_lease(self, key: str) -> Lease:
-        """One that is not counted yet."""
+        """A lease that the store does not count yet."""
         raise NotImplementedError
 
     def keep(self, lease: Lease) -> None:
-        """It is held from now on."""
+        """The lease is held from now on."""
         raise NotImplementedError
 
     def forget(self, lease: Lease) -> None:
-        """It is not held any more, and nobody can say so to the store."""
+        """The lease is no longer held, and the store cannot be told."""
         raise NotImplementedError
 
     # Coming and going ------------------------------------------------------------------------
@@ -103,7 +103,8 @@ class LeaseQueue(LocalSlots):
     def plan(self, waiter: SlotWaiter) -> tuple[int, int]:
         """How long to pause after a refusal, and for which class to ask.
 
-        That is its own of one who asks for itself, else the best of those in the queue.
+        A waiter that asks for itself asks for its own class, otherwise for the highest class
+        in the queue.
         """
         with self.lock:
             poller, queue = self._pollers.get(waiter.key), self.queues.get(waiter.key)
@@ -114,7 +115,7 @@ class LeaseQueue(LocalSlots):
             return pause, number
 
     def granted(self, asker: SlotWaiter, lease: Lease, held: int) -> bool:
-        """To the one who asked, if it stands in no queue, else to the first; whether to any."""
+        """Give the slot to the waiter that asked, or to the first in the queue; False if none."""
         with self.lock:
             queue, now = self._queue(asker.key), self.clock.now()
             lowest = self.policy.lowest(held, self.policy.limit)
@@ -133,7 +134,7 @@ class LeaseQueue(LocalSlots):
             return waiter is not None
 
     def refused(self, waiter: SlotWaiter, ahead: int) -> None:
-        """Who has not lined up does so now; the first who does asks from then on."""
+        """A waiter that is not in the queue joins it; the first to join polls from then on."""
         with self.lock:
             queue = self._queue(waiter.key)
             if waiter.stage is Stage.NEW:
@@ -143,7 +144,7 @@ class LeaseQueue(LocalSlots):
             self._tidy(waiter.key, queue)
 
     def failed(self, waiter: SlotWaiter, reason: str) -> bool:
-        """The store could not be asked; whether the policy has decided on this one."""
+        """The store could not be asked; whether the policy has decided for this waiter."""
         with self.lock:
             queue = self._queue(waiter.key)
             waiting = queue.waiting.everyone()
@@ -164,7 +165,7 @@ class LeaseQueue(LocalSlots):
             return waiter.stage is not Stage.WAITING
 
     def ask_now(self, key: str) -> None:
-        """A slot has become free: whoever asks need not wait for its pause to end."""
+        """A slot has become free: the poller need not wait for its pause to end."""
         with self.lock:
             poller = self._pollers.get(key)
             if poller is not None and poller.waiter.wakeup is not None:
@@ -181,7 +182,7 @@ class LeaseQueue(LocalSlots):
                 poller.pause = min(round(poller.pause * GROWTH), longest)
 
     def _pass_on(self, key: str, queue: WaitingQueue) -> None:
-        """If whoever asked waits no more, the first in the queue asks from now on."""
+        """If the poller no longer waits, the first in the queue polls from now on."""
         poller = self._pollers.get(key)
         if poller is not None and poller.waiter.stage is Stage.WAITING:
             return
@@ -194,7 +195,7 @@ class LeaseQueue(LocalSlots):
             queue.leave(first)
 
     def _fill(self, queue: WaitingQueue) -> None:
-        """Let in those who may, while nobody can be asked."""
+        """Admit the waiters that the failure policy allows while the store is down."""
         if self.on_failure == "closed":
             return
         entered = []
@@ -224,7 +225,7 @@ class LeaseQueue(LocalSlots):
         self._wake(queue, waiters)
 
     def _wake(self, queue: WaitingQueue, waiters: list[SlotWaiter]) -> None:
-        """Who cannot hear it leaves; the next one is let in when somebody asks again."""
+        """A waiter that cannot be woken leaves; its slot is given out at the next request."""
         for waiter in waiters:
             if waiter.wakeup and not waiter.wakeup.wake():
                 queue.leave(waiter)

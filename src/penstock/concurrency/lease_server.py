@@ -1,8 +1,8 @@
 """LeaseServer: calls the script of the leases in Redis or Valkey, for threads and tasks.
 
-Connections are redis-py's, made from the store's own settings; a client of its own for each
-event loop, and one for all threads. The script's calls may all be sent twice, so a
-connection that turns out to be dead costs nothing but a new one.
+Connections are redis-py's, made from the store's settings: one client for each event loop
+and one for all threads. Every call of the script may be sent twice, so a dead connection
+costs no more than opening a new one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Command = tuple[Any, ...]
 
 
 class NotAsked(StoreUnavailable):
-    """Nothing was sent, as the server does not answer these days."""
+    """Nothing was sent, because the server is considered down."""
 
 
 class LeaseServer:
@@ -105,7 +105,7 @@ class LeaseServer:
 
     @contextmanager
     def _watched(self, call: ScriptCall) -> Iterator[None]:
-        """Counts how it went; what went wrong becomes one of the errors that mean something."""
+        """Record how the call went, and turn a failure into an error that says what it means."""
         breaker, permit = self._breaker, None
         if not call.insists:
             permit = breaker.allows()
@@ -134,7 +134,7 @@ class LeaseServer:
         assert isinstance(event, CircuitChanged)
         if event.before == CLOSED:
             self._down_since = self._clock.now()
-            logger.warning("%s is not asked for slots any more: %s", self.name, event.reason)
+            logger.warning("%s is no longer asked for slots: %s", self.name, event.reason)
             self._hooks.emit(StoreDown(self.name, event.reason))
         elif event.state == CLOSED:
             seconds = max(0, self._clock.now() - self._down_since) / 1e9
@@ -175,7 +175,7 @@ class LeaseServer:
 
 
 def _talk(call: ScriptCall) -> Generator[Command, Any, Any]:
-    """Which commands to send, by the names that they have in redis-py."""
+    """The commands to send, by their names in redis-py."""
     arguments = (len(call.keys), *call.keys, *call.args)
     for last in (False, True):
         try:
@@ -190,18 +190,16 @@ def _talk(call: ScriptCall) -> Generator[Command, Any, Any]:
 
 
 def _answered_error(error: Exception, call: ScriptCall) -> StoreError | None:
-    """What is wrong with what was asked, and not with the server; none if it is the server."""
+    """The error, if the call is at fault; None if the server is."""
     if isinstance(error, StoreError):
         return error
     if not isinstance(error, ResponseError):
         return None
-    # Redis-py leaves out the first word where it is ERR.
+    # redis-py drops the first word if it is ERR.
     text = str(error)
     found = trouble(error)
     if found is Trouble.WRONG:
         found = trouble(ResponseError(f"ERR {text}")) if "script" in text else Trouble.UNAVAILABLE
     if found is Trouble.FOREIGN:
-        return ForeignValue(f"{call.keys[0]!r} or a key beside it is not ours: {text}")
-    return (
-        StoreError(f"the script of the leases failed: {text}") if found is Trouble.WRONG else None
-    )
+        return ForeignValue(f"{call.keys[0]!r} or a sibling was not written by Penstock: {text}")
+    return StoreError(f"the lease script failed: {text}") if found is Trouble.WRONG else None

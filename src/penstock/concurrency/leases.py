@@ -1,9 +1,8 @@
 """Leases: slots that are held in a shared store, for as long as they are renewed.
 
-A lease is believed until 0.98 of its time after the moment *before* it was asked for. The
-server counts from a later moment, so it gives the slot to somebody else only after its
-holder could know that it is lost; two in a hundred are left for clocks that do not run at
-the same speed.
+A lease is trusted for 98 % of its time, counted from *before* it was requested. The server
+counts from a later moment, so it gives the slot to another holder only after this one could
+know that it is lost. The remaining 2 % allow for clocks that run at different speeds.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _BELIEVED = 98  # in a hundred
 
 
 class LeaseClock(MonotonicClock):
-    """Monotonic, and runs on while the machine sleeps, as the server's does."""
+    """Monotonic, and keeps running while the machine sleeps, as the server's clock does."""
 
     def now(self) -> int:
         if hasattr(time, "CLOCK_BOOTTIME"):
@@ -34,9 +33,9 @@ class LeaseClock(MonotonicClock):
 
 
 class Lease:
-    """A slot of ``key`` that is held in the store as ``id``, if it is counted there.
+    """A slot of ``key``, held in the store under ``id`` once it is counted there.
 
-    ``home`` is the event loop whose task holds it; none if a thread does.
+    ``home`` is the event loop whose task holds it; None if a thread does.
     """
 
     __slots__ = ("_clock", "_lost", "_until", "counted", "ended", "home", "id", "key", "owed_until")
@@ -53,7 +52,7 @@ class Lease:
         self._lost = False
 
     def renewed(self, sent: int, length: int) -> None:
-        """The store has it, since some moment after ``sent``, for so long."""
+        """The store has granted it for ``length``, from some moment after ``sent``."""
         if not self.lost:
             self.counted = True
             self._until = sent + length * _BELIEVED // 100
@@ -75,16 +74,16 @@ class ScriptCall:
 
     keys: tuple[bytes, ...]
     args: tuple[Any, ...]
-    # Also while the store counts as down: what renews finds out first that it is back.
+    # Sent even while the store counts as down: renewals find out first that it is back.
     insists: bool = False
 
 
-# Yields calls, is sent their answers.
+# Yields calls and is sent their answers.
 LeaseFlow = Generator[ScriptCall, Any, Any]
 
 
 class ScriptCalls:
-    """Makes the calls of the script; all its names and numbers are made here."""
+    """Builds the calls of the script, with all their key names and numbers."""
 
     def __init__(self, prefix: str, classes: int, length: int) -> None:
         self._prefix = prefix
@@ -93,7 +92,7 @@ class ScriptCalls:
         self.start_over()
 
     def start_over(self) -> None:
-        """A name for this process, readable where something hangs, and for nobody else."""
+        """A unique name for this process that a person can read in Redis."""
         host = keys.part(socket.gethostname())
         self._process = f"{host}:{os.getpid()}:{secrets.token_hex(4)}"
         self._numbers = itertools.count(1)
@@ -102,9 +101,9 @@ class ScriptCalls:
         return f"{self._process}:{next(self._numbers)}"
 
     def ask(self, lease: Lease, stay: int, number: int, capacities: Iterable[int]) -> ScriptCall:
-        """For a slot; ``number`` is of the class, ``capacities`` what each class may use.
+        """Ask for a slot; ``number`` is the class, ``capacities`` what each class may use.
 
-        If there is none, the process stands in the fleet's line for another ``stay``.
+        If none is free, the process stays in the fleet's queue for another ``stay``.
         """
         args = ("ask", lease.id, self._length, self._process, stay // 1000, number + 1, *capacities)
         return ScriptCall(self._names(lease.key), args)
@@ -116,7 +115,7 @@ class ScriptCalls:
         return ScriptCall(self._names(key)[:2], ("release", *ids), insists)
 
     def _names(self, key: str) -> tuple[bytes, ...]:
-        """In one slot of a cluster: see `penstock.keys`."""
+        """Keys in one hash slot of a cluster: see `penstock.keys`."""
         base = f"{self._prefix}:slots:{{{keys.last_part(key)}}}"
         lines = (f"{base}:line{number + 1}" for number in range(self._classes))
         return tuple(keys.encode(name) for name in (f"{base}:held", f"{base}:seen", *lines))

@@ -32,14 +32,14 @@ class ConcurrencyLimiter:
     """At most ``limit`` run at once for each key; more may wait in a queue.
 
     - ``limit``: a number, or a `Size` that adapts
-    - ``waiting``: how many may wait in the queue of a key; whoever comes then is refused
-    - ``patience``: so many seconds of waiting are worth one step of priority
-    - ``fair``: those with different ``by`` take turns
+    - ``waiting``: how many may wait in the queue of a key; further calls are refused
+    - ``patience``: the seconds of waiting that are worth one step of priority
+    - ``fair``: callers with different ``by`` take turns
     - ``shares``: which part of the slots a priority may use, as ``{LOW: 0.5, NORMAL: 0.9}``
-    - ``store``: a `RedisStore`, to share the slots with all who use the same server
-    - ``lease``: the slots of a process that dies come back after so long
+    - ``store``: a `RedisStore`, to share the slots with all processes that use the same server
+    - ``lease``: how long until the slots of a process that died are free again
     - ``on_failure``: what happens while the store cannot be asked: ``"local"``, this process
-      has ``share`` of the slots; ``"open"``, everybody runs; ``"closed"``, nobody does
+      has ``share`` of the slots; ``"open"``, every call runs; ``"closed"``, none does
 
     Threads and tasks may share one limiter, over any number of event loops.
     """
@@ -78,7 +78,7 @@ class ConcurrencyLimiter:
         """``with concurrency.slot(key):`` runs the block in a slot, or raises `NoSlot`.
 
         It waits in the queue for ``timeout`` seconds, or as long as it takes; with 0 it does
-        not wait. `LineFull` says that there was no waiter or no time to wait,
+        not wait. `LineFull` means that there was no place in the queue or no time to wait,
         `WaitedTooLong` that the time was up.
         """
         return Slot(self._slots, *_checked(key, priority, by, timeout))
@@ -91,12 +91,12 @@ class ConcurrencyLimiter:
         by: By = None,
         timeout: float | None = None,
     ) -> Callable[[F], F]:
-        """Have a function run in a slot, sync or async; a call that gets none raises `NoSlot`.
+        """Run a function in a slot, sync or async; a call that gets none raises `NoSlot`.
 
-        ``key`` is a string, or a function that makes one of the call's arguments; by default
-        all calls of the function share one. ``by`` may be a function of them, too.
+        ``key`` is a string, or a function of the call's arguments that returns one; by
+        default all calls of the function share one. ``by`` may be such a function as well.
         """
-        # What is wrong is an error here, not in the first call.
+        # A wrong argument is an error here, not in the first call.
         _checked(EVERYBODY, priority, None, timeout)
         return in_slots(
             key,
@@ -110,18 +110,18 @@ class ConcurrencyLimiter:
         return self._slots.state(check_key(key))
 
     def subscribe(self, hook: Hook) -> None:
-        """Have ``hook`` called with what happens to shared slots: see `penstock.events`."""
+        """Call ``hook`` with events about shared slots: see `penstock.events`."""
         self._hooks.add(hook)
 
     def unsubscribe(self, hook: Hook) -> None:
-        """No longer."""
+        """Stop calling ``hook``."""
         self._hooks.remove(hook)
 
     def close(self) -> None:
-        """Let go of what sharing takes: connections of threads, and the renewing thread.
+        """Close the connections of threads and stop the thread that renews leases.
 
-        Nothing is shared without a ``store``, and then there is nothing to close. The store
-        is its owner's to close.
+        Without a ``store`` there is nothing to close. The store itself is closed by its
+        owner.
         """
         self._slots.close()
 
@@ -168,7 +168,7 @@ def _redis_slots(
     share: float | None,
     hooks: Hooks,
 ) -> LocalSlots:
-    # Here, as redis-py is needed by those only who have a store.
+    # Imported here: only limiters with a store need redis-py.
     from penstock.concurrency.redis_slots import redis_slots
 
     return redis_slots(policy, clock, store, lease, on_failure, share, hooks)

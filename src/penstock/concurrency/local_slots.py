@@ -21,13 +21,13 @@ from penstock.concurrency.waiting_queue import WaitingQueue
 from penstock.errors import LineFull, NoSlot, WaitedTooLong
 from penstock.waiters import Waiter
 
-# Makes what a waiter is woken by: of a thread or of a task.
+# Makes what wakes a waiter: for a thread or for a task.
 MakeWakeup = Callable[[Hashable], Waiter]
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Slots and waiters of one key, at one moment, in this process."""
+    """The slots and waiters of one key in this process, at one moment."""
 
     limit: int
     running: int
@@ -35,7 +35,7 @@ class State:
 
 
 class LocalSlots:
-    """Slots of this process."""
+    """The slots of this process."""
 
     def __init__(self, policy: QueuePolicy, clock: Clock) -> None:
         self.policy = policy
@@ -44,16 +44,16 @@ class LocalSlots:
         self.queues: dict[str, WaitingQueue] = {}
 
     def enter(self, waiter: SlotWaiter, make_wakeup: MakeWakeup) -> bool:
-        """Let it in if a slot is free, else into the queue; whether it is in.
+        """Admit the waiter if a slot is free, else enqueue it; returns whether it was admitted.
 
-        Raises `LineFull` where it can do neither.
+        Raises `LineFull` if it can do neither.
         """
         with self.lock:
             now = self.clock.now()
             queue = self._queue(waiter.key)
             queue.arrive(waiter, now)
             limit = self.policy.limit
-            if len(queue.waiting):  # a size that has grown is for those who wait
+            if len(queue.waiting):  # if the size has grown, waiters go first
                 self._wake(queue, queue.fill(limit, now))
             if queue.may_enter(waiter, queue.running, limit):
                 queue.admit(waiter, now)
@@ -65,9 +65,9 @@ class LocalSlots:
             return False
 
     def leave(self, waiter: SlotWaiter, recorded: bool = False) -> Lease | None:
-        """Out of the queue or out of its slot, wherever it is; the slot is handed on.
+        """Remove the waiter from the queue or from its slot; the slot is handed on.
 
-        The lease of a slot that is held elsewhere is the caller's to give back.
+        The caller gives back the lease of a shared slot.
         """
         with self.lock:
             queue = self.queues.get(waiter.key)
@@ -84,7 +84,7 @@ class LocalSlots:
         return None
 
     def ask(self, waiter: SlotWaiter) -> int | None:
-        """Ask for a slot where they are counted; for how long not to ask again."""
+        """Ask the shared store for a slot; returns how long not to ask again."""
         raise NotImplementedError("slots of this process are handed out, not asked for")
 
     async def ask_async(self, waiter: SlotWaiter) -> int | None:
@@ -92,26 +92,26 @@ class LocalSlots:
         return self.ask(waiter)
 
     def give_back(self, lease: Lease) -> None:
-        """Let go of a slot where they are counted."""
+        """Give a shared slot back to the store."""
         raise NotImplementedError("slots of this process have no lease")
 
     async def give_back_async(self, lease: Lease) -> None:
-        """The same for a task. It goes on when the task is cancelled."""
+        """The same for a task; it completes even if the task is cancelled."""
         self.give_back(lease)
 
     def give_back_later(self, lease: Lease) -> None:
-        """The same where nothing can be waited for."""
+        """The same, without waiting for it."""
         self.give_back(lease)
 
     def give_up(self, waiter: SlotWaiter, waited: int) -> None:
-        """Its time is up: it leaves with `WaitedTooLong`, unless it was let in meanwhile."""
+        """Its time is up: it leaves with `WaitedTooLong`, unless it has been admitted."""
         with self.lock:
             if waiter.stage is Stage.WAITING:
                 reason = f"its time was up after {waited / 1e9:.3f} s"
                 raise WaitedTooLong(*self._count(waiter.key), reason)
 
     def refusal(self, waiter: SlotWaiter) -> NoSlot:
-        """Why it is not in."""
+        """The error that says why it was not admitted."""
         with self.lock:
             return self._refusal(waiter)
 
@@ -121,13 +121,13 @@ class LocalSlots:
             return State(self.policy.limit, running, waiting)
 
     def close(self) -> None:
-        """Nothing is open for slots of this process."""
+        """Local slots have nothing to close."""
 
     async def close_async(self) -> None:
         """The same for the running event loop."""
 
     def start_over(self) -> None:
-        """In a forked child: who runs and waits in the parent does so there."""
+        """In a forked child: forget the runs and waiters of the parent."""
         self.lock = threading.Lock()
         self.queues = {}
 
@@ -144,12 +144,12 @@ class LocalSlots:
         return queue
 
     def _tidy(self, key: str, queue: WaitingQueue) -> None:
-        """A key that nobody holds or awaits takes no memory."""
+        """A key without holders and waiters takes no memory."""
         if queue.is_empty:
             self.queues.pop(key, None)
 
     def _line_up(self, queue: WaitingQueue, waiter: SlotWaiter) -> None:
-        """Into the queue; a waiter that had to make room for it is told."""
+        """Enqueue the waiter; wake the one that had to make room for it."""
         if not waiter.may_wait or not self.policy.waiting:
             waiter.stage = Stage.PUSHED_OUT
             waiter.reason = "all slots are taken" + (
@@ -163,7 +163,7 @@ class LocalSlots:
             self._wake(queue, [pushed])
 
     def _wake(self, queue: WaitingQueue, waiters: list[SlotWaiter]) -> None:
-        """Tell them. Whose event loop is closed will never come: the next one is let in."""
+        """Wake them. If a waiter's event loop is closed, the next waiter is admitted instead."""
         while waiters:
             deaf = [waiter for waiter in waiters if waiter.wakeup and not waiter.wakeup.wake()]
             for waiter in deaf:

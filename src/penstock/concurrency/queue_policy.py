@@ -5,9 +5,9 @@
     rank = arrived - priority * patience       the smallest goes first, ties by arrival
     capacity = ceil(share of its priority * limit)   a priority runs while fewer run
 
-One step of priority is worth ``patience`` seconds of waiting. A rank never changes while
-one waits, and those of newcomers grow with time, so everybody's turn comes: nobody who
-comes more than ``patience`` later goes before somebody of one step less.
+One step of priority is worth ``patience`` seconds of waiting. A rank never changes
+during the wait, and the ranks of new waiters grow with time, so nobody starves: a waiter
+that arrives more than ``patience`` later never overtakes one that is one step lower.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ class QueuePolicy:
         return arrived - priority * self.patience
 
     def class_of(self, priority: int) -> int:
-        """The number of the share that a priority has; a larger one may use more."""
+        """The class of a priority; a higher class may use more of the slots."""
         return bisect_left(self._named, priority)
 
     def capacity(self, number: int, limit: int) -> int:
-        """How many of ``limit`` slots that class may use."""
+        """How many of ``limit`` slots a class may use."""
         share = self._shares[number]
         return -(-limit * share.numerator // share.denominator)
 
     def lowest(self, inside: int, limit: int) -> int:
-        """The lowest class that may still go in; ``classes`` if none."""
+        """The lowest class that may still be admitted; ``classes`` if none."""
         for number in range(self.classes):
             if inside < self.capacity(number, limit):
                 return number
@@ -85,11 +85,11 @@ def check_priority(priority: object) -> int:
 
 
 def _checked_shares(shares: Mapping[int, float]) -> tuple[list[int], list[Fraction]]:
-    """The priorities that have one, in order, and the shares; the last is for all above."""
+    """The priorities with a share, in order, and the shares; the last is for all above."""
     if not isinstance(shares, Mapping):
         raise TypeError(f"shares is a dict such as {{LOW: 0.5, NORMAL: 0.9}}, not {shares!r}")
     named = sorted(check_priority(priority) for priority in shares)
-    # Through its decimal digits: 0.1 is meant as a tenth, not as the nearest double.
+    # From its decimal digits: 0.1 means a tenth, not the nearest double.
     parts = [Fraction(str(check_share(shares[priority]))) for priority in named]
     for below, above in pairwise(parts):
         if below > above:

@@ -1,10 +1,10 @@
 """RedisSlots: slots that a fleet shares, held as leases in Redis or Valkey.
 
-In the store, processes that wait stand in a queue of their own, and each is granted one slot
-in its turn, so that a busy one does not keep its slots for ever.
+In the store, waiting processes have a queue of their own and are granted one slot each in
+turn, so that a busy process does not keep its slots for ever.
 
-A grant must reach somebody whatever becomes of the one who asked. Where tasks ask, the call
-is a task of its own, which a cancelled caller leaves behind; and a call whose answer never
+A grant must reach a waiter even if the one that asked is gone. For tasks, the call runs in a
+task of its own, which survives when the caller is cancelled; and a call whose answer never
 came is followed by one that gives back what it may have been granted.
 """
 
@@ -29,14 +29,14 @@ from penstock.events import Hooks
 from penstock.limit import check_policy, check_share
 from penstock.stores.redis import RedisStore
 
-# So much later than it said, a process that waits counts as gone.
+# A waiting process that is this much later than it announced counts as gone.
 LATE = 300 * MILLISECOND
 SHORTEST_LEASE = 500 * MILLISECOND
 LONGEST_ANSWER = 1.0  # seconds
 
 
 class RedisSlots(LeaseQueue):
-    """Asks, gives back and renews."""
+    """Requests, gives back and renews leases."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class RedisSlots(LeaseQueue):
     def forget(self, lease: Lease) -> None:
         self._renewal.forget(lease)
 
-    # Poller ------------------------------------------------------------------------------
+    # Requesting ------------------------------------------------------------------------------
 
     def ask(self, waiter: SlotWaiter) -> int | None:
         pause: int | None = self._server.run(self._requesting(waiter))
@@ -82,7 +82,7 @@ class RedisSlots(LeaseQueue):
         return pause
 
     def _requesting(self, waiter: SlotWaiter) -> LeaseFlow:
-        """Ask for a slot, and hand it to whoever is first; for how long not to ask again."""
+        """Ask for a slot and hand it to the first waiter; returns how long not to ask again."""
         lease = self.new_lease(waiter.key)
         lease.home = waiter.home
         pause, number = self.plan(waiter)
@@ -125,7 +125,7 @@ class RedisSlots(LeaseQueue):
         elif lease.home is running_loop():
             self._start(self._giving_back(lease))
         else:
-            self.forget(lease)  # its event loop is gone, and it ends with its time
+            self.forget(lease)  # its event loop is gone; the lease will expire
 
     def _giving_back(self, lease: Lease) -> LeaseFlow:
         self.forget(lease)
@@ -139,10 +139,10 @@ class RedisSlots(LeaseQueue):
         finally:
             self.ask_now(lease.key)
 
-    # Tasks, and the end ----------------------------------------------------------------------
+    # Tasks and closing ----------------------------------------------------------------------
 
     def _start(self, flow: LeaseFlow) -> asyncio.Task[Any]:
-        """In a task of its own, which goes on when the caller's is cancelled."""
+        """Run in a task of its own, which continues if the caller is cancelled."""
         task = asyncio.get_running_loop().create_task(self._server.run_async(flow))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -151,7 +151,7 @@ class RedisSlots(LeaseQueue):
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: whoever waits for it is told, and maybe nobody does
+            task.exception()  # retrieved, in case nobody awaits the task
 
     def close(self) -> None:
         self._renewal.close()
@@ -184,12 +184,12 @@ def redis_slots(
     share: float | None,
     hooks: Hooks,
 ) -> RedisSlots:
-    """A slots for the slots that all users of ``store`` share."""
+    """The slots that all processes with the same ``store`` share, with checked options."""
     if not isinstance(store, RedisStore):
-        raise TypeError(f"store is a RedisStore, which a fleet can share, not {store!r}")
+        raise TypeError(f"store must be a RedisStore, which processes can share, not {store!r}")
     if not isinstance(policy.size, Fixed):
         raise TypeError(
-            "slots that a fleet shares are a number, such as 4: a size that adapts is worked out"
+            "the limit of shared slots must be a number such as 4: a size that adapts is computed"
             " by each process for itself"
         )
     length = parse_duration(lease, "lease")

@@ -1,10 +1,10 @@
-"""Renewal: keeps leases for as long as their slots are held, and says when one is lost.
+"""Renewal: renews leases while their slots are held, and reports those that are lost.
 
-Each third of a lease's time, all leases of this process are renewed, one call a key. Those
-that threads hold are renewed by one thread, which is there only while there is something
-to renew; those of tasks by a timer of their event loop. What could not be sent when a slot was
-given back is sent then, too. A slot that was given out while the store could not be asked
-is counted there as soon as it can.
+Every third of the lease time, all leases of this process are renewed, one call for each key.
+Leases of threads are renewed by one thread, which runs only while there is something to renew;
+leases of tasks by a timer of their event loop. Releases that could not be sent earlier are
+sent then as well, and slots that were given out while the store was down are counted there
+as soon as possible.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Home:
 
     def __init__(self) -> None:
         self.held: dict[str, Lease] = {}
-        self.owed: dict[str, Lease] = {}  # given back, and the store does not know it yet
+        self.owed: dict[str, Lease] = {}  # given back, but the store has not been told yet
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -55,17 +55,17 @@ class Renewal:
         self.start_over()
 
     def start_over(self) -> None:
-        """Also in a forked child, whose parent goes on renewing its own."""
+        """Start empty; also in a forked child, as the parent keeps renewing its own leases."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._homes: defaultdict[Any, Home] = defaultdict(Home)
         self._tasks: set[asyncio.Task[float]] = set()
 
-    # Called with what happens to leases ----------------------------------------------------
+    # Called when leases change ----------------------------------------------------
 
     def keep(self, lease: Lease) -> None:
-        """Renew it from now on."""
+        """Renew the lease from now on."""
         with self._lock:
             self._homes[lease.home].held[lease.id] = lease
         self._start(lease.home)
@@ -78,15 +78,15 @@ class Renewal:
                 self._homes[lease.home].held.pop(lease.id, None)
 
     def owe(self, lease: Lease) -> None:
-        """It is to be given back, or may have been granted: say so when the store can be asked."""
-        # Once it has had its time, it has ended by itself.
+        """Give the lease back when the store can be reached; it may have been granted."""
+        # By then a lease has expired by itself.
         lease.owed_until = self._clock.now() + self._length
         with self._lock:
             self._homes[lease.home].owed[lease.id] = lease
         self._start(lease.home)
 
     def close(self) -> None:
-        """End the thread; what it renewed will end by itself."""
+        """Stop the thread; its leases will expire."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._homes.pop(None, None)
@@ -96,7 +96,7 @@ class Renewal:
             thread.join()
 
     async def close_async(self) -> None:
-        """End what runs for this event loop."""
+        """Stop renewing for this event loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
             home = self._homes.pop(loop, None)
@@ -136,7 +136,7 @@ class Renewal:
 
     def _set_timer(self, loop: Any, pause: float | None = None) -> None:
         with self._lock:
-            # Programs that call asyncio.run again and again leave one behind each time.
+            # Programs that call asyncio.run repeatedly leave one behind each time.
             for other in [each for each in self._homes if each is not None and each.is_closed()]:
                 del self._homes[other]
             home = self._homes.get(loop)
@@ -171,7 +171,7 @@ class Renewal:
     # What ------------------------------------------------------------------------------------
 
     def _renew(self, home: Home) -> LeaseFlow:
-        """All of one home, once; how long to wait until the next time."""
+        """Renew all leases of one home; returns how long to wait until the next time."""
         pause = self._pause
         with self._lock:
             held, owed = [*home.held.values()], [*home.owed.values()]
@@ -204,11 +204,11 @@ class Renewal:
                 continue
             enrolled = not lease.counted
             lease.renewed(sent, self._length)
-            if enrolled and lease.ended:  # given back while it was being entered
+            if enrolled and lease.ended:  # given back while it was being registered
                 self.owe(lease)
 
     def _look(self, home: Home, held: list[Lease]) -> None:
-        """Tell about those that are lost, and let go of them."""
+        """Report the leases that are lost, and forget them."""
         for lease in held:
             if not lease.lost:
                 continue

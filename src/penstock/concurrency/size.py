@@ -1,7 +1,7 @@
-"""Size: how many may run at once, as a number or as somebody works it out.
+"""Size: how many may run at once, as a fixed number or as an adaptive one.
 
 A concurrency limiter enforces a size and never computes one. It reads ``limit`` before
-each admission, and tells ``record`` how every run went that says something about load.
+each admission, and calls ``record`` for every run that says something about load.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Size(Protocol):
-    """How many may run at once, as somebody else works it out.
+    """How many may run at once, as an object that computes it.
 
     Both are called under the limiter's lock: they must be quick, and must not call the
-    limiter. A ``limit`` below 1 counts as 1, as otherwise no run would ever tell that it
-    may grow.
+    limiter. A ``limit`` below 1 counts as 1: without any run the size could never grow
+    again.
     """
 
     @property
     def limit(self) -> int:
-        """So many, now."""
+        """The current size."""
 
     def record(self, duration_ns: int, running: int, dropped: bool, now: int) -> None:
-        """One run ended.
+        """Record a run that ended.
 
-        How long it took, how many ran when it began (itself included), and whether it was
-        dropped: a ``TimeoutError`` in its body, or ``drop()`` of its hold.
+        Its duration, how many ran when it began (itself included), and whether it was
+        dropped: by a ``TimeoutError`` in its body, or by ``drop()`` of its hold.
         """
 
 
 class Fixed:
-    """A size that stays as it is."""
+    """A size that does not change."""
 
     __slots__ = ("limit",)
 
@@ -39,11 +39,11 @@ class Fixed:
         self.limit = limit
 
     def record(self, duration_ns: int, running: int, dropped: bool, now: int) -> None:
-        """Nothing to be learnt."""
+        """There is nothing to learn."""
 
 
 def as_size(limit: int | Size) -> Size:
-    """``limit`` as a size; what is none is an error."""
+    """``limit`` as a `Size`; raises if it is neither a number nor a size."""
     if isinstance(limit, int) and not isinstance(limit, bool):
         if limit < 1:
             raise ValueError(f"limit is how many may run at once, at least 1, not {limit!r}")

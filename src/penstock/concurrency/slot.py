@@ -15,7 +15,7 @@ from penstock.waiters import TaskWaiter, ThreadWaiter
 
 
 class Hold:
-    """A slot that is held: what ``with concurrency.slot(...) as hold`` gives."""
+    """A slot that is held, from ``with concurrency.slot(...) as hold``."""
 
     __slots__ = ("_waiter",)
 
@@ -24,34 +24,34 @@ class Hold:
 
     @property
     def key(self) -> str:
-        """Whose slot it is."""
+        """The key whose slot it is."""
         return self._waiter.key
 
     @property
     def waited(self) -> float:
-        """Seconds from poller for the slot to getting it."""
+        """Seconds from asking for the slot to getting it."""
         return max(0, self._waiter.began - self._waiter.arrived) / 1e9
 
     @property
     def lost(self) -> bool:
-        """Whether a shared slot could not be kept: another may have it by now.
+        """Whether a shared slot was lost: another process may hold it by now.
 
-        Its lease ran out before it could be renewed, because the store or this process did
-        not answer. Once lost it stays so. Slots of one process are never lost.
+        Its lease expired before it could be renewed, because the store or this process did
+        not respond. A lost slot stays lost. Slots of a single process are never lost.
         """
         lease = self._waiter.lease
         return lease is not None and lease.lost
 
     @property
     def degraded(self) -> bool:
-        """Whether a shared slot was given out by the failure policy, and is not counted yet."""
+        """Whether the failure policy gave out a shared slot that is not counted yet."""
         lease = self._waiter.lease
         return lease is not None and not lease.counted
 
     def drop(self) -> None:
-        """This run was dropped for overload: a size that adapts counts it as such.
+        """Report that this run was dropped for overload, for a size that adapts.
 
-        A ``TimeoutError`` that leaves the block says the same.
+        A ``TimeoutError`` that leaves the block has the same effect.
         """
         self._waiter.dropped = True
 
@@ -61,7 +61,7 @@ class Hold:
 
 
 class _Block:
-    """What both kinds have in common."""
+    """The common part of both kinds."""
 
     __slots__ = ("_by", "_key", "_priority", "_slots", "_timeout", "_waiter")
 
@@ -83,13 +83,13 @@ class _Block:
         return SlotWaiter(self._key, self._priority, self._by, may_wait=self._timeout != 0)
 
     def _abandon(self, waiter: SlotWaiter) -> None:
-        """Out of wherever it is, when entering was interrupted or refused."""
+        """Remove the waiter from wherever it is: entering was interrupted or refused."""
         lease = self._slots.leave(waiter)
         if lease is not None:
             self._slots.give_back_later(lease)
 
     def _let_go(self, error: BaseException | None) -> Lease | None:
-        """Out of the slot. A run that ended by an error of its own says nothing about load."""
+        """Release the slot. A run that raised an error of its own says nothing about load."""
         waiter = self._waiter
         if waiter is None:
             return None

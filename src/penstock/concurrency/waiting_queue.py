@@ -1,6 +1,6 @@
-"""WaitingQueue: the slots of one key and who waits for them. Pure: no lock, no clock.
+"""WaitingQueue: the slots of one key and the waiters for them. Pure: no lock, no clock.
 
-Every verb says who was admitted or pushed out. The caller wakes them.
+Every method returns the waiters that were admitted or pushed out. The caller wakes them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from penstock.concurrency.queue_policy import QueuePolicy
 
 
 class WaitingQueue:
-    """At most so many inside at once; how many that is, the caller says each time.
+    """At most a given number inside at once; the caller passes that number each time.
 
-    For slots of this process ``inside`` is how many run here. For those of a fleet it is how
-    many run anywhere, as the shared store has told.
+    For local slots ``inside`` is how many run in this process. For shared slots it is how
+    many run anywhere, as reported by the shared store.
     """
 
     __slots__ = ("_latest", "_numbers", "_policy", "inside", "waiting")
@@ -34,18 +34,18 @@ class WaitingQueue:
         return not self.inside and not len(self.waiting)
 
     def arrive(self, waiter: SlotWaiter, now: int) -> None:
-        """Give it its rank. It is neither in the queue nor inside yet."""
-        # A clock that was set back lets nobody go before those who are here.
+        """Give the waiter its rank. It is neither in the queue nor inside yet."""
+        # After the clock was set back, new waiters still do not overtake older ones.
         self._latest = max(self._latest, now)
         waiter.arrived, waiter.number = self._latest, self._next()
         waiter.order = self._policy.rank(waiter.arrived, waiter.priority), waiter.number
 
     def may_enter(self, waiter: SlotWaiter, inside: int, limit: int) -> bool:
-        """Whether a slot is free that its priority may use."""
+        """Whether there is a free slot that its priority may use."""
         return self._policy.class_of(waiter.priority) >= self._policy.lowest(inside, limit)
 
     def admit(self, waiter: SlotWaiter, now: int) -> None:
-        """Into a slot, from the queue or from outside."""
+        """Move the waiter into a slot, from the queue or from outside."""
         self.waiting.remove(waiter)
         self.inside.add(waiter)
         self._latest = max(self._latest, now)
@@ -55,7 +55,7 @@ class WaitingQueue:
         waiter.beside = len(self.inside)
 
     def admit_first(self, inside: int, limit: int, now: int) -> SlotWaiter | None:
-        """Whose turn it is, if anybody's."""
+        """The waiter whose turn it is, if any."""
         waiter = (
             self.waiting.first(self._policy.lowest(inside, limit)) if len(self.waiting) else None
         )
@@ -64,14 +64,14 @@ class WaitingQueue:
         return waiter
 
     def fill(self, limit: int, now: int) -> list[SlotWaiter]:
-        """Let in all who may, in their order."""
+        """Admit all waiters that may enter, in order."""
         entered = []
         while len(self.waiting) and (waiter := self.admit_first(self.running, limit, now)):
             entered.append(waiter)
         return entered
 
     def join(self, waiter: SlotWaiter) -> SlotWaiter | None:
-        """Into the queue. If that is too long now, who had to leave it: maybe this one."""
+        """Enqueue the waiter. Returns the waiter that had to leave, maybe this one, if any."""
         self.waiting.add(waiter)
         waiter.stage = Stage.WAITING
         if len(self.waiting) <= self._policy.waiting:
@@ -82,7 +82,7 @@ class WaitingQueue:
         return last
 
     def leave(self, waiter: SlotWaiter) -> bool:
-        """Out of wherever it is; whether that was a slot."""
+        """Remove the waiter from wherever it is; returns whether it had a slot."""
         had_slot = waiter in self.inside
         if had_slot:
             self.inside.remove(waiter)

@@ -1,1 +1,1 @@
-"""The load generator: drives a rate limit service, and measures what comes back."""
+"""The load generator: sends requests to a rate limit service and measures the answers."""

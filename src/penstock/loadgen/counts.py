@@ -1,12 +1,12 @@
-"""Counts: what came back, and how long it took.
+"""Counts: the answers, and how long they took.
 
-A latency is counted in a cell. Up to 4 ms cells are a microsecond wide, and above that no
-wider than a 2048th of the latency: percentiles are right to a twentieth of a per cent, in
-some ten thousand cells at most.
+Latencies are counted in buckets. Up to 4 ms a bucket is a microsecond wide, above that at most
+a 2048th of the latency: percentiles are accurate to 0.05 %, with about ten thousand buckets at
+most.
 
-With a stated rate, latency is counted from when a request was *due*, not from when it could
-be sent. A generator that waits for a slow service, and asks it less while it is slow, would
-otherwise leave out the very requests that had to wait (coordinated omission).
+With a given rate, latency is measured from when a request was *due*, not from when it could be
+sent. A generator that waits for a slow service, and sends less while it is slow, would
+otherwise leave out exactly the requests that had to wait (coordinated omission).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FINE = 1 << (_BITS + 1)
 
 
 class Counts:
-    """Counts answers. ``by_key`` is for those who want to know how accurate they are."""
+    """Counts answers; with ``by_key`` also for each key, to check accuracy."""
 
     def __init__(self, keys: int) -> None:
         self.allowed = 0
@@ -55,7 +55,7 @@ class Counts:
         return self._sum / self.answers if self.answers else 0.0
 
     def percentile(self, per_cent: float) -> float:
-        """Seconds that so many of a hundred did not take longer than."""
+        """The latency percentile, in seconds."""
         wanted = max(1.0, self.answers * per_cent / 100)
         seen = 0
         for cell in sorted(self._cells, key=top_of):
@@ -73,6 +73,6 @@ def cell_of(microseconds: int) -> int:
 
 
 def top_of(cell: int) -> int:
-    """What everything in a cell is shorter than, in microseconds."""
+    """The upper bound of a bucket, in microseconds."""
     shift, mantissa = cell >> 16, cell & 0xFFFF
     return (mantissa + 1) << shift

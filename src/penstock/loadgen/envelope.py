@@ -1,13 +1,13 @@
-"""How many a limit may let through, and how many it did.
+"""How many requests a limit may allow, and how many it did.
 
-At most, of one key, in t seconds::
+At most, for one key, in t seconds::
 
     buckets             burst + t * amount / period
     fixed windows       amount in each window that t touches: floor(t / period) + 2
     sliding windows     amount in each period that t holds:   floor(t / period) + 1
 
-Of requests that came evenly, a limit that lets much less through is wrong, too: that is the
-part of min(asked, at most) that was allowed.
+A limit that allows far fewer evenly spaced requests is also wrong: ``used`` is the part of
+min(sent, at most) that was allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIXED = "fixed_window"
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """``most``: what one key may have had. ``over``: how many keys had more, and the worst."""
+    """``most``: what one key may have got. ``over``: how many keys got more, and the worst."""
 
     limit: Limit
     most: int

@@ -1,7 +1,7 @@
 """gRPC over HTTP/2: one connection of the load generator, with many requests at once.
 
-As light as Python allows: requests are made ready before it starts and go out many in one
-write; of answers, what has not changed since the last is not decoded again.
+As light as Python allows: requests are prepared before the run and sent many in one write;
+parts of an answer that equal those of the last one are not decoded again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ID = struct.Struct(">I")
 
 
 class GrpcTarget:
-    """Where to, and the requests, ready to be sent; one for each key."""
+    """The address, and a prepared request for each key."""
 
     def __init__(self, address: str, messages: Sequence[bytes], method: str = METHOD) -> None:
         self.path: str | None = None
@@ -44,7 +44,7 @@ class GrpcTarget:
         else:
             host, colon, port = address.rpartition(":")
             if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
-                raise ValueError(f"an address is HOST:PORT or unix:PATH, not {address!r:.200}")
+                raise ValueError(f"address must be HOST:PORT or unix:PATH, not {address!r:.200}")
             self.host, self.port = host.strip("[]"), int(port)
         headers = {
             ":method": "POST",
@@ -93,10 +93,10 @@ class GrpcConnection(asyncio.Protocol):
         self._under_way: dict[int, tuple[int, float]] = {}
         self._messages: dict[int, bytes] = {}  # by stream, until it ends
         self._next_id = 1
-        self._window = FIRST_WINDOW  # what the server takes now
-        self._to_give = 0  # what we took, and have not said
+        self._window = FIRST_WINDOW  # what the server accepts now
+        self._to_give = 0  # received, not yet acknowledged
         self._rest = b""
-        self._block: tuple[int, int, bytes] | None = None  # stream, flags, and what came of it
+        self._block: tuple[int, int, bytes] | None = None  # stream, flags, and the block so far
         self._decoder = Decoder()
         self._known: dict[bytes, str | None] = {}  # gRPC's status by the block of headers
         self._known_table: tuple[int, object] = (0, None)
@@ -105,7 +105,7 @@ class GrpcConnection(asyncio.Protocol):
     # From the scheduler ------------------------------------------------------------------------
 
     async def opened(self) -> None:
-        """Until the server said what it takes."""
+        """Wait for the server's settings."""
         await self._settled
 
     @property
@@ -154,7 +154,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _end(self, why: str) -> None:
         if not self._settled.done():
-            self._settled.set_exception(ConnectionError(f"it speaks no HTTP/2: {why}"))
+            self._settled.set_exception(ConnectionError(f"not an HTTP/2 server: {why}"))
         under_way = len(self._under_way)
         self._under_way.clear()
         self._scheduler.lost(self, under_way, why)

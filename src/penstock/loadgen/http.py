@@ -15,7 +15,7 @@ from penstock.loadgen.scheduler import Connect, Connection, Scheduler
 
 
 class HttpTarget:
-    """Where to, and the requests, ready to be sent; one for each key."""
+    """The address, and a prepared request for each key."""
 
     def __init__(
         self, url: str, method: str, bodies: Sequence[bytes], headers: Sequence[tuple[str, str]]
@@ -26,7 +26,7 @@ class HttpTarget:
         except ValueError:
             parts, port = urlsplit(""), None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"a URL is such as http://127.0.0.1:8080/v1/check, not {url!r:.200}")
+            raise ValueError(f"URL must be like http://127.0.0.1:8080/v1/check, not {url!r:.200}")
         self.host = parts.hostname
         self.tls = ssl.create_default_context() if parts.scheme == "https" else None
         self.port = port or (443 if self.tls else 80)

@@ -1,4 +1,4 @@
-"""Load: how much, for how long, and for whom."""
+"""Load: how many requests, for how long, and for which keys."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import accumulate
 
-# Keys are chosen before it starts: so many, and then the same again.
+# Keys are chosen before the run: this many, then the same again.
 CHOICES = 65_536
 DEFAULT_SKEW = 1.1
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What was asked for.
+    """The options of a run.
 
-    - ``rate``: requests a second, sent when they are due, whether answers come or not; None:
-      as fast as answers come
-    - ``connections``, ``streams``: at most so many requests at once on each connection
+    - ``rate``: requests a second, sent when they are due, whether or not answers arrive;
+      None: as fast as answers arrive
+    - ``connections``, ``streams``: how many connections, and requests at once on each
     - ``seconds``: how long
-    - ``keys``: for how many; ``skew``: 0 for all alike, else the exponent of Zipf's law, by
-      which the n-th key is asked for 1/n**skew as often as the first
+    - ``keys``: how many keys; ``skew``: 0 for a uniform choice, else the exponent of Zipf's
+      law: the n-th key is chosen 1/n**skew times as often as the first
     - ``patience``: seconds to wait for the last answers
     """
 
@@ -37,13 +37,13 @@ class Load:
     def __post_init__(self) -> None:
         for name in ("connections", "streams", "keys"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 < self.seconds <= 86_400:
-            raise ValueError(f"duration is more than 0 and at most a day, not {self.seconds:g} s")
+            raise ValueError(f"duration must be above 0 and at most a day, not {self.seconds:g} s")
         if self.rate is not None and not 0 < self.rate <= 1e9:
-            raise ValueError(f"rate is more than 0 a second, not {self.rate:g}")
+            raise ValueError(f"rate must be more than 0 a second, not {self.rate:g}")
         if not 0 <= self.skew <= 10:
-            raise ValueError(f"the exponent of zipf is from 0 to 10, not {self.skew:g}")
+            raise ValueError(f"the exponent of zipf must be from 0 to 10, not {self.skew:g}")
 
     def choices(self) -> list[int]:
         """Which key each request is for; the same for the same load."""

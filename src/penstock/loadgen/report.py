@@ -1,4 +1,4 @@
-"""A run in words and figures."""
+"""The report of a run, as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.loadgen.scheduler import Run
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 MOST_KINDS = 5
-# Of one core: above this, it is the generator that is measured.
+# Above this part of one core, the generator itself is the bottleneck.
 BUSY = 0.9
 
 
@@ -36,7 +36,7 @@ def lines(run: Run, limit: Limit | None = None) -> Iterator[str]:
         yield f"never sent {run.unsent:>12,}  the service is slower than --rate"
     if counts.answers:
         yield ""
-        since = "from when they were due" if load.rate is not None else "from when they were sent"
+        since = "from the time it was due" if load.rate is not None else "from the time it was sent"
         yield f"latency    {since}"
         for per_cent in PERCENTILES:
             yield f"  {f'p{per_cent:g}':<8} {_time(counts.percentile(per_cent)):>12}"

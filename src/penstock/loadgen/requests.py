@@ -1,4 +1,4 @@
-"""What is asked: the descriptors of a key, as JSON for HTTP and as protobuf for gRPC."""
+"""The requests: the descriptors of a key, as JSON for HTTP and as protobuf for gRPC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ENTRIES = ("user", "remote_address", "path")
 
 
 def descriptors(key: int, names: Sequence[str]) -> list[tuple[str, str]]:
-    """One pair for each name; the first tells keys apart, the others do so less."""
+    """One pair for each name; the first is unique for each key, the others repeat."""
     values = (f"key-{key}", f"10.{key >> 16 & 255}.{key >> 8 & 255}.{key & 255}", f"/{key % 10}")
     return [(name, values[at % 3]) for at, name in enumerate(names)]
 
@@ -43,7 +43,7 @@ def _varint(number: int) -> bytes:
 
 
 def overall_code(message: bytes) -> int:
-    """Of a RateLimitResponse: 1 OK, 2 OVER_LIMIT, 0 neither. ValueError if it is none."""
+    """Of a RateLimitResponse: 1 OK, 2 OVER_LIMIT, 0 neither. ValueError if it is not one."""
     at, code = 0, 0
     while at < len(message):
         tag, at = _read(message, at)

@@ -1,8 +1,8 @@
 """The scheduler decides when each request is sent, and on which connection.
 
-Closed, without a rate: every connection has as many requests under way as it may, and sends
-the next when an answer comes. Open, with a rate: the n-th request is due at n/rate, and goes
-out then, or as soon as a connection has room for it; what waits keeps the time it was due.
+Closed loop, without a rate: every connection has as many requests in progress as allowed, and
+sends the next when an answer arrives. Open loop, with a rate: the n-th request is due at n/rate
+and is sent then, or as soon as a connection has room for it; it keeps the time it was due.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Protocol
 from penstock.loadgen.counts import Counts
 from penstock.loadgen.load import Load
 
-# Requests that are due are sent so often.
+# How often requests that are due are sent.
 TICK = 0.001
-# For all connections to be made.
+# Time for all connections to be made.
 PATIENCE = 10.0
 
 
@@ -29,10 +29,10 @@ class Connection(Protocol):
 
     @property
     def room(self) -> int:
-        """How many more requests it takes now."""
+        """How many more requests it accepts now."""
 
     def send(self, requests: list[tuple[int, float]]) -> None:
-        """Keys, and when they were due. The answers go to the scheduler."""
+        """Send requests for keys, each with the time it was due. Answers go to the scheduler."""
 
     def close(self) -> None: ...
 
@@ -42,7 +42,7 @@ Connect = Callable[["Scheduler"], Awaitable[Connection]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a load came to."""
+    """The result of a run."""
 
     load: Load
     counts: Counts
@@ -117,7 +117,7 @@ class Scheduler:
             await asyncio.sleep(min(TICK, max(0.0, load.seconds - late)))
 
     def _hand_out(self) -> None:
-        """To the connections in turn, evenly while all of them have room."""
+        """Distribute to the connections in turn, evenly while all of them have room."""
         waiting = self._waiting
         rooms = [(connection, connection.room) for connection in self._connections]
         while waiting:
@@ -164,7 +164,7 @@ class Scheduler:
             self._send(connection, [self._next(now) for _ in range(connection.room)])
 
     def lost(self, connection: Connection, under_way: int, why: str) -> None:
-        """The connection is gone, and so are the answers to what was under way on it."""
+        """The connection is gone, with the answers to its requests in progress."""
         if connection not in self._connections:
             return
         self._connections.remove(connection)

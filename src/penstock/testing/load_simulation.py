@@ -1,16 +1,16 @@
-"""A service in virtual time, to try a strategy on before real users do.
+"""A simulated service in virtual time, to try an adaptive strategy.
 
-The service has some servers and one queue. A run waits for a server, then takes a time by
-chance (lognormal: never negative, with a tail). How many servers there are may change with
-time, and so may how long a run takes. Requests arrive by chance at a given mean rate,
-whatever becomes of them, as they do on the internet; an `Admission` admits or sheds them.
+The service has some servers and one queue. A run waits for a server, then takes a random
+time (lognormal: never negative, with a tail). The number of servers and the mean time of a run
+may change over time. Requests arrive at random at a given mean rate, whether or not earlier ones
+were served, as they do on the internet; an `Admission` admits or sheds them.
 
 ::
 
     true capacity  = servers / mean time of a run            runs a second
     response time  = waiting for a server + the run itself
 
-Everything is worked out event by event and depends only on the arguments and the seed.
+The simulation runs event by event and depends only on the arguments and the seed.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from typing import Protocol
 from penstock.adaptive.base import AdaptiveLimit
 from penstock.clock import SECOND
 
-# What a quantity is from when on: [(0, 20), (30, 10)] is 20, and 10 after thirty seconds.
+# A quantity over time: [(0, 20), (30, 10)] is 20, and 10 after thirty seconds.
 Course = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One arrival. ``number`` counts them; ``begun_ns`` is when it was let in."""
+    """One arrival. ``number`` counts them; ``begun_ns`` is when it was admitted."""
 
     number: int
     begun_ns: int
 
 
 class Admission(Protocol):
-    """Who may come in; told of everyone who leaves."""
+    """Decides which requests are admitted; is told of each one that ends."""
 
     @property
     def limit(self) -> float:
-        """For the record: how many may be inside."""
+        """How many may be inside, for the rows of the result."""
 
     def enter(self, number: int, now: int) -> bool:
-        """Whether the request of this number may run."""
+        """Whether the request with this number may run."""
 
     def leave(self, number: int, duration_ns: int, now: int) -> None:
-        """It has run."""
+        """The request has run."""
 
 
 class LimitedAdmission:
@@ -77,7 +77,7 @@ class LimitedAdmission:
 
 
 class Unlimited:
-    """Everybody comes in: what happens without a limit."""
+    """Admits every request: what happens without a limit."""
 
     limit = math.inf
 
@@ -121,7 +121,7 @@ class SimulatedService:
         return value_at(self.servers, now) / value_at(self.run_time, now)
 
     def cpu(self) -> float:
-        """How busy its servers were since this was last asked: a reader for `CPUTarget`."""
+        """How busy its servers were since the last call: a reader for `CPUTarget`."""
         self.pass_time(self.now)
         passed = self.now - self._asked_at
         part = self._busy_ns / passed if passed else 0.0
@@ -157,7 +157,7 @@ def simulate(
 ) -> list[Second]:
     """Run ``arrivals`` (a second) into ``service``; one row for each second.
 
-    ``seen`` is told of each arrival: its number, and whether it was let in.
+    ``seen`` is called for each arrival with its number and whether it was admitted.
     """
     if isinstance(admission, AdaptiveLimit):
         admission = LimitedAdmission(admission)
@@ -177,7 +177,7 @@ class _Run:
         self._admission, self._service, self._arrivals = admission, service, arrivals
         self._seconds, self._chance, self._seen = seconds, chance, seen
         self._count = 0
-        # When, the number of the request that ends then, and since when it was in.
+        # When a request ends, its number, and when it was admitted.
         self._ends: list[tuple[int, int, int]] = []
         self._changes = sorted({round(start * SECOND) for start, _ in service.servers})
 
@@ -232,7 +232,7 @@ class _Run:
         return entered
 
     def _start(self, now: int) -> None:
-        """Free servers take from the queue; servers that are gone finish what they had."""
+        """Free servers take from the queue; removed servers finish their current run."""
         service = self._service
         servers = value_at(service.servers, now)
         while service.queue and service.busy < servers:
@@ -249,7 +249,7 @@ class _Run:
 
 
 def _part(ordered: list[int], part: float) -> float:
-    """A quantile in seconds; 0 of nothing."""
+    """A quantile in seconds; 0 if there are no values."""
     if not ordered:
         return 0.0
     return ordered[max(1, math.ceil(part * len(ordered))) - 1] / SECOND
