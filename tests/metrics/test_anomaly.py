@@ -13,7 +13,7 @@ import pytest
 from penstock.clock import SECOND
 from penstock.events import Event
 from penstock.metrics import AnomalyWatch, RefusalsJumped, RefusalsSettled
-from penstock.metrics.anomaly import ALL, LONGEST, SPAN, WARM_UP, WINDOW, Series, Usual
+from penstock.metrics.anomaly import ALL, LONGEST, SPAN, WARM_UP, WINDOW, Baseline, Series
 from penstock.testing import FakeClock
 
 DAY = 24 * 3600 // WINDOW  # in windows
@@ -167,7 +167,7 @@ def test_one_burst_does_not_hide_the_next() -> None:
 
 
 def test_mean_and_variance_are_those_of_the_numbers() -> None:
-    chance, usual = random.Random(1), Usual()
+    chance, usual = random.Random(1), Baseline()
     for _ in range(20 * SPAN):
         usual.learn(chance.gauss(1000, 50))
     assert usual.mean == pytest.approx(1000, rel=0.02)
@@ -300,5 +300,5 @@ def test_a_jump_in_the_middle_of_a_day_is_seen_and_ends() -> None:
 
 @pytest.mark.parametrize("least", [0, -1, 2.5, "many"])
 def test_least_that_makes_no_sense(least: Any) -> None:
-    with pytest.raises(ValueError, match="least is a whole number"):
+    with pytest.raises(ValueError, match="least must be a whole number"):
         AnomalyWatch(least=least)

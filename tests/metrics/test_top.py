@@ -101,5 +101,5 @@ def test_it_travels_as_json() -> None:
 
 @pytest.mark.parametrize("capacity", [0, -1, 1.5, "ten", True])
 def test_a_capacity_that_makes_no_sense(capacity: object) -> None:
-    with pytest.raises(ValueError, match="capacity is a whole number"):
+    with pytest.raises(ValueError, match="capacity must be a whole number"):
         Top(capacity)  # type: ignore[arg-type]  # that is the point

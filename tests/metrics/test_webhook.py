@@ -182,6 +182,6 @@ def test_a_deadline_is_kept() -> None:
     "url", ["", "example.org/secret", "ftp://secret/", "http://", 7, "http://["]
 )
 def test_an_address_that_is_none(url: Any) -> None:
-    with pytest.raises(ValueError, match="a webhook is an http or https address") as caught:
+    with pytest.raises(ValueError, match="a webhook must be an http or https URL") as caught:
         Webhook(url)
     assert "secret" not in str(caught.value)

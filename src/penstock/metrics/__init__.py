@@ -1,7 +1,12 @@
-"""Metrics: what was decided, counted; told to Prometheus or OpenTelemetry; and watched.
+"""Metrics: counts decisions, exposes them to Prometheus or OpenTelemetry, and watches refusals.
 
-The core tells events and knows nothing of this. `penstock.metrics.prometheus` and
-`penstock.metrics.otel` need what not everybody has, so they are imported by name.
+The core emits events and does not know of metrics. A `Recorder` counts decisions and events
+(`counters.py`, `event_counters.py`); when metrics are read, `collect.py` makes a `Snapshot`
+of them, and `gather.py` sums the snapshots of several processes. `families.py` lists all
+metrics. May import the core, `rules/` and `gate.py`.
+
+`penstock.metrics.prometheus` and `penstock.metrics.otel` have optional dependencies, so they
+are not imported here.
 """
 
 from penstock.metrics.anomaly import AnomalyWatch, RefusalsJumped, RefusalsSettled

@@ -1,27 +1,27 @@
-"""AnomalyWatch: a sudden jump of refusals, against their own recent history.
+"""AnomalyWatch: detects a sudden jump of refusals against their recent history.
 
-Refusals are counted in windows of ten seconds, for each rule and for all together. Of the
-windows before, with x their counts and a = 1/90 (a quarter of an hour)::
+Refusals are counted in windows of ten seconds, for each rule and for all rules together. The
+history of the counts x, with a = 1/90 (a quarter of an hour), is::
 
     mean     += a (x - mean)
     variance += a ((x - mean)^2 - variance)
     sigma     = max(sqrt(variance), sqrt(mean), 1)
 
-A count is never steadier than chance allows, hence sqrt(mean); and the first few refusals
-of a quiet rule are no jump, hence 1, and ``least``.
+Random counts vary by at least sqrt(mean); and the first few refusals of a quiet rule are no
+jump, hence 1, and ``least``.
 
     raised    x > mean + 6 sigma and x >= least, in 2 windows in a row
     cleared   x < mean + 2 sigma, in 3 windows in a row
 
-The two bounds lie apart so that an alarm does not flutter. What is above 3 sigma is learnt
-as if it were 3 sigma: one burst does not hide the next one, yet traffic that comes in bursts
-is known as such after a while. While an alarm lasts nothing is learnt. After an hour the new
-level is taken for normal: the alarm is cleared and says so.
+The two bounds differ so that an alarm does not flap. A count above 3 sigma is learned as
+3 sigma: one burst does not hide the next one, yet traffic that regularly comes in bursts is
+learned after a while. Nothing is learned while an alarm lasts. After an hour the new level
+counts as normal: the alarm is cleared, with ``adopted`` set.
 
 Nothing is raised in the first 5 minutes of a rule, while its history is short.
 
-Not chosen: median and MAD over an hour, which means to keep and sort 360 numbers for each
-rule. What they are praised for, that a few wild values do not count, clipping does.
+Median and MAD over an hour would need 360 sorted numbers for each rule. Their advantage,
+robustness against outliers, comes from clipping here.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ LONGEST = 360  # windows: one hour
 class RefusalsJumped(Event):
     """Refusals by ``rule`` (or by ``all``) are far above their history.
 
-    ``count`` in the last ``window`` seconds, where ``expected`` were usual, give or take
-    ``sigma``.
+    ``count`` in the last ``window`` seconds, where ``expected`` plus or minus ``sigma`` is
+    normal.
     """
 
     rule: str
@@ -63,9 +63,9 @@ class RefusalsJumped(Event):
 
 @dataclass(frozen=True, slots=True)
 class RefusalsSettled(Event):
-    """They are back to what is usual, after so many ``seconds``.
+    """Refusals by ``rule`` are back to normal, after ``seconds``.
 
-    ``adopted`` if they did not come down: the new level is what is usual from now on.
+    ``adopted`` if they did not come down: the new level counts as normal from now on.
     """
 
     rule: str
@@ -73,8 +73,8 @@ class RefusalsSettled(Event):
     adopted: bool
 
 
-class Usual:
-    """What is usual, as far as it is known."""
+class Baseline:
+    """The normal level, as learned so far."""
 
     __slots__ = ("mean", "seen", "variance")
 
@@ -91,7 +91,7 @@ class Usual:
         if self.seen >= WARM_UP:
             count = min(count, self.mean + CLIP_SIGMAS * self.sigma)
         self.seen += 1
-        # Of the first ones the plain mean: each has the same weight.
+        # At first the plain mean: each count has the same weight.
         part = max(1 / self.seen, 1 / SPAN)
         off = count - self.mean
         self.mean += part * off
@@ -99,20 +99,20 @@ class Usual:
 
 
 class Series:
-    """One rule: what is usual for it, and whether its alarm is raised."""
+    """One rule: its normal level, and whether its alarm is raised."""
 
     __slots__ = ("_in_a_row", "fresh", "lasted", "raised", "total", "usual")
 
     def __init__(self, total: int) -> None:
         self.total = total
-        self.usual = Usual()
+        self.usual = Baseline()
         self.raised = False
-        self.fresh = Usual()  # what has been usual since the alarm was raised
+        self.fresh = Baseline()  # the level since the alarm was raised
         self.lasted = 0
         self._in_a_row = 0
 
     def look(self, count: float, least: float) -> bool:
-        """One more window; whether the alarm was raised or cleared by it."""
+        """Add one window; returns whether it raised or cleared the alarm."""
         usual = self.usual
         if self.raised:
             self.lasted += 1
@@ -129,22 +129,22 @@ class Series:
         high = count >= least and count > usual.mean + RAISE_SIGMAS * usual.sigma
         self._in_a_row = self._in_a_row + 1 if high and usual.seen >= WARM_UP else 0
         if self._in_a_row >= RAISE_WINDOWS:
-            self.raised, self.fresh, self.lasted, self._in_a_row = True, Usual(), 0, 0
+            self.raised, self.fresh, self.lasted, self._in_a_row = True, Baseline(), 0, 0
             return True
         usual.learn(count)
         return False
 
 
 class AnomalyWatch:
-    """Given how many refusals there have been, says when that is not usual.
+    """Emits an event when refusals jump above their normal level, and when they settle.
 
-    ``least``: refusals in a window below which nothing is raised. `look` takes what
-    `Snapshot.refusals` gives; `run` does so until it is cancelled.
+    With fewer than ``least`` refusals in a window no alarm is raised. `look` takes the
+    result of `Snapshot.refusals`; `run` calls it until it is cancelled.
     """
 
     def __init__(self, *, least: int = LEAST, clock: Clock = WALL) -> None:
         if type(least) is not int or least < 1:
-            raise ValueError(f"least is a whole number of at least 1, not {least!r:.100}")
+            raise ValueError(f"least must be a whole number of at least 1, not {least!r:.100}")
         self._least = least
         self._clock = clock
         self._hooks = Hooks()
@@ -153,7 +153,7 @@ class AnomalyWatch:
         self._looked_at: int | None = None
 
     def subscribe(self, hook: Hook) -> None:
-        """Have ``hook`` called with `RefusalsJumped` and `RefusalsSettled`."""
+        """Call ``hook`` with `RefusalsJumped` and `RefusalsSettled` events."""
         self._hooks.add(hook)
 
     def unsubscribe(self, hook: Hook) -> None:
@@ -171,11 +171,11 @@ class AnomalyWatch:
             await self._clock.sleep_async(WINDOW)
 
     def look(self, refusals: Mapping[str, int]) -> None:
-        """Refusals by rule, each since it began. More often than every window does no harm."""
+        """Look at the total refusals by rule. Calling it more often than once a window is fine."""
         now = self._clock.now()
         totals = {**refusals, ALL: sum(refusals.values())}
         if self._looked_at is None or now < self._looked_at:
-            # The first time, or the clock was put back: from here on.
+            # The first call, or the clock was set back: start here.
             self._looked_at = now
             self._begin(totals)
             return
@@ -184,22 +184,22 @@ class AnomalyWatch:
             return
         self._looked_at = now
         for rule in [rule for rule in self._series if rule not in totals]:
-            del self._series[rule]  # it is not in the rules any more
+            del self._series[rule]  # the rule was removed
         for rule, total in totals.items():
             series = self._series.get(rule)
             if series is None:
-                # It had refused nothing when it was not there.
+                # A new rule starts at zero.
                 series = self._series[rule] = Series(0)
             new, series.total = total - series.total, total
-            # Below zero, a process and its counters are gone. Whoever looks late sees more.
+            # Below zero: a process and its counters are gone. A late call sees a longer window.
             if new >= 0 and series.look(new * WINDOW / elapsed, self._least):
-                self._tell(rule, series, new * WINDOW / elapsed)
+                self._emit(rule, series, new * WINDOW / elapsed)
 
     def _begin(self, totals: Mapping[str, int]) -> None:
         for rule, total in totals.items():
             self._series.setdefault(rule, Series(total)).total = total
 
-    def _tell(self, rule: str, series: Series, count: float) -> None:
+    def _emit(self, rule: str, series: Series, count: float) -> None:
         if series.raised:
             self._jumps[rule] = self._jumps.get(rule, 0) + 1
             usual = series.usual
@@ -216,7 +216,7 @@ class AnomalyWatch:
             )
 
     def snapshot(self) -> Snapshot:
-        """Its own metrics, to be put beside those of the workers."""
+        """Its own metrics, to be added to those of the workers."""
         out = Snapshot(self._clock.now())
         for rule, jumps in self._jumps.items():
             series = self._series.get(rule)

@@ -1,12 +1,12 @@
-"""The names under which everything is told: one table, from which all else follows.
+"""All metrics, in one table.
 
 Exposition, sums over processes, the reference page, the dashboard and the alert rules are
-all checked against it. A family says how the values of several processes become one::
+checked against it. A family says how the values of several processes are merged::
 
-    SUM      counted in each process: added up, also of processes that are gone
-    MOST     the same event seen by each: the largest
-    LEAST    one bad is enough: the smallest
-    NEWEST   told alike by all: the latest
+    SUM      counted by each process: the sum, including processes that ended
+    MOST     the same event seen by each process: the largest
+    LEAST    one bad process is enough: the smallest
+    NEWEST   the same in all processes: the latest
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 SUM, MOST, LEAST, NEWEST = "sum", "most", "least", "newest"
 
-# Upper bounds of the latency's buckets in seconds. A decision in memory takes some
-# microseconds, one over the network about a millisecond, a bad one a deadline.
+# Upper bounds of the latency buckets, in seconds. A decision in memory takes microseconds, one
+# over the network about a millisecond, a slow one as long as its deadline.
 BOUNDS = (
     0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
     0.01, 0.025, 0.05, 0.1, 0.25, 1.0,
 )  # fmt: skip
 
-# Outcomes of a rule. They exclude each other, so that their sum is every decision.
+# Outcomes of a decision. They exclude each other, so their sum is the number of decisions.
 ALLOWED = "allowed"
 NEAR_LIMIT = "near_limit"
 OVERRUN = "overrun"
@@ -32,13 +32,13 @@ SHADOWED = "shadowed"
 UNCOUNTED = "uncounted"
 OUTCOMES = (ALLOWED, NEAR_LIMIT, OVERRUN, REFUSED, SHADOWED, UNCOUNTED)
 
-# Where label sets above the bound are counted.
+# The label for label sets above the bound.
 OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric with its labels; ``bounded`` if a request could make up new label sets."""
+    """One metric with its labels; ``bounded`` if requests could create new label sets."""
 
     name: str
     kind: str
@@ -55,12 +55,13 @@ FAMILIES: dict[str, Family] = {
     for family in (
         Family(
             "penstock_requests_total", COUNTER, SUM, ("domain", "outcome"),
-            "Requests: allowed or refused as a whole.", bounded=True,
+            "Requests, allowed or refused as a whole.", bounded=True,
         ),
         Family(
             "penstock_decisions_total", COUNTER, SUM, (*_RULE, "outcome"),
-            "What each rule said: allowed, near_limit (allowed, above 80 % used), overrun "
-            "(allowed above a soft limit), refused, shadowed (over, let through) or uncounted.",
+            "Decisions of each rule: allowed, near_limit (allowed, above 80 % used), "
+            "overrun (allowed above a soft limit), refused, shadowed (over the limit, but "
+            "allowed) or uncounted.",
             bounded=True,
         ),
         Family(
@@ -70,23 +71,23 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(
             "penstock_without_rule_total", COUNTER, SUM, ("domain", "reason"),
-            "Descriptors that no rule spoke for, by reason.", bounded=True,
+            "Descriptors that no rule matched, by reason.", bounded=True,
         ),
         Family(
             "penstock_degraded_decisions_total", COUNTER, SUM, _RULE,
-            "Decisions made without the shared store, by its failure policy.", bounded=True,
+            "Decisions made by the failure policy, without the shared store.", bounded=True,
         ),
         Family(
             "penstock_decision_seconds", HISTOGRAM, SUM, ("domain",),
-            "Time from question to answer.", bounded=True,
+            "Time from request to decision.", bounded=True,
         ),
         Family(
             "penstock_folded_total", COUNTER, SUM, ("family",),
-            "What was counted under other because a family was full.",
+            "Values counted as other because a family was full.",
         ),
         Family(
             "penstock_limit_units", GAUGE, NEWEST, (*_RULE, "limit"),
-            "Configured: units a period.",
+            "Configured: units per period.",
         ),
         Family(
             "penstock_limit_period_seconds", GAUGE, NEWEST, (*_RULE, "limit"),
@@ -94,17 +95,20 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(
             "penstock_limit_burst_units", GAUGE, NEWEST, (*_RULE, "limit"),
-            "Configured: units that may come at once.",
+            "Configured: units that may be used at once.",
         ),
         Family(
             "penstock_limits_not_shown", GAUGE, NEWEST, (),
-            "Configured limits that are not told because there are too many.",
+            "Configured limits that are left out because there are too many.",
         ),
         Family("penstock_rules", GAUGE, NEWEST, (), "Rules in force."),
-        Family("penstock_rules_loaded_total", COUNTER, MOST, (), "Times that rules were loaded."),
+        Family(
+            "penstock_rules_loaded_total", COUNTER, MOST, (),
+            "Number of times that rules were loaded.",
+        ),
         Family(
             "penstock_rules_rejected_total", COUNTER, MOST, (),
-            "Times that rules were wrong and the old ones stayed.",
+            "Number of times that rules were invalid and the old ones stayed in force.",
         ),
         Family(
             "penstock_rules_loaded_timestamp_seconds", GAUGE, LEAST, (),
@@ -116,57 +120,57 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(
             "penstock_store_up", GAUGE, LEAST, ("store",),
-            "1 if a store is asked, 0 while its circuit breaker is open.",
+            "1 if a store is in use, 0 while its circuit breaker is open.",
         ),
         Family(
             "penstock_store_downs_total", COUNTER, SUM, ("store",),
-            "Times that a store's circuit breaker opened.",
+            "Number of times that a store's circuit breaker opened.",
         ),
         Family(
             "penstock_store_degraded_total", COUNTER, SUM, ("store", "verb", "policy"),
-            "Verbs that a store could not be asked and a failure policy answered.",
+            "Operations that a failure policy answered because the store was unavailable.",
         ),
         Family(
             "penstock_store_max_keys", GAUGE, MOST, ("store",),
-            "How many keys a store in memory holds.",
+            "Capacity of a store in memory, in keys.",
         ),
         Family(
             "penstock_store_evictions_total", COUNTER, MOST, ("store",),
-            "Keys with live state that had to give way because the store was full.",
+            "Keys evicted with live state because the store was full.",
         ),
         Family(
             "penstock_store_repairs_total", COUNTER, MOST, ("store",),
-            "Times that something in a shared file was damaged and began anew.",
+            "Damaged parts of a shared file that were reset.",
         ),
         Family(
             "penstock_store_damaged_total", COUNTER, SUM, ("store",),
-            "Keys of a store whose state made no sense and began anew.",
+            "Keys in Redis that held invalid state and were reset.",
         ),
         Family(
             "penstock_circuit_state", GAUGE, MOST, ("circuit",),
-            "Of a circuit breaker: 0 closed, 1 half-open, 2 open.",
+            "State of a circuit breaker: 0 closed, 1 half-open, 2 open.",
         ),
         Family(
             "penstock_refusals_anomalous", GAUGE, MOST, ("rule",),
-            "1 while refusals are far above their own recent history; rule all is all rules.",
+            "1 while refusals are far above their recent history; rule all is all rules.",
         ),
         Family(
             "penstock_anomalies_total", COUNTER, SUM, ("rule",),
-            "Times that refusals jumped.",
+            "Number of times that refusals jumped.",
         ),
         Family(
             "penstock_webhooks_total", COUNTER, SUM, ("outcome",),
             "Messages to the webhook: sent, failed or dropped.",
         ),
         Family("penstock_info", GAUGE, MOST, ("version", "core"), "Always 1."),
-        Family("penstock_workers", GAUGE, SUM, (), "Processes that answer."),
+        Family("penstock_workers", GAUGE, SUM, (), "Running worker processes."),
         Family(
             "penstock_process_start_time_seconds", GAUGE, NEWEST, ("worker",),
-            "When a process started.",
+            "Start time of a process.",
         ),
         Family(
             "penstock_process_cpu_seconds_total", COUNTER, SUM, ("worker",),
-            "Processor time of a process, over its restarts.",
+            "Processor time of a process, including earlier processes of the same worker.",
         ),
         Family(
             "penstock_process_resident_memory_bytes", GAUGE, NEWEST, ("worker",),

@@ -1,25 +1,24 @@
-"""Gathered: the metrics of several processes as one, also after some of them ended.
+"""Gathered: the sum of the metrics of several processes, including those that ended.
 
-The process that answers ``/metrics`` puts in what each worker sent last. A worker that ends
-is retired: what it counted stays, else a sum would go down, which Prometheus takes for
-a restart from zero and shows as a burst that never was. Its gauges go with it.
+The process that serves ``/metrics`` puts in the last snapshot of each worker. A worker that ends
+is retired: its counters stay, because a sum that goes down looks to Prometheus like a restart
+from zero and shows as a burst that never was. Its gauges are removed.
 
-Each worker keeps its families within a bound, but not every worker has met the same names.
-So the sum has the bound again: a label set that got a place keeps it for as long as somebody
-tells of it.
+Each worker bounds its families, but workers have seen different names, so the sum is bounded
+again: a label set keeps its place for as long as some worker reports it.
 """
 
 from __future__ import annotations
 
-from penstock.metrics.cells import MOST_LABELS
+from penstock.metrics.counters import MOST_LABELS
 from penstock.metrics.families import FAMILIES, GAUGE, MOST, OTHER, SUM, Family
 from penstock.metrics.snapshot import Labels, Snapshot, Value, merge
 
-_FEW = ("outcome", "reason")  # labels whose values are known: they take no place
+_FEW = ("outcome", "reason")  # labels with a fixed set of values do not count against the bound
 
 
 class Gathered:
-    """Used by one thread, or under a lock of its owner."""
+    """Must be used by one thread, or under a lock of its owner."""
 
     def __init__(self, most_labels: int = MOST_LABELS) -> None:
         self._most_labels = most_labels
@@ -28,16 +27,17 @@ class Gathered:
         self._places: dict[str, dict[Labels, None]] = {}
 
     def put(self, worker: str, snapshot: bytes | Snapshot) -> None:
-        """What a worker says now, in place of what it said before.
+        """Replace the snapshot of a worker.
 
-        ValueError if the bytes are no snapshot (a worker was killed while it wrote them):
-        then what it said before stays.
+        ValueError if the bytes are not a snapshot (a worker was killed while it wrote them);
+        the previous one then stays.
         """
-        found = snapshot if isinstance(snapshot, Snapshot) else Snapshot.from_bytes(snapshot)
-        self._live[worker] = found
+        if not isinstance(snapshot, Snapshot):
+            snapshot = Snapshot.from_bytes(snapshot)
+        self._live[worker] = snapshot
 
     def retire(self, worker: str) -> None:
-        """A worker ended; if another takes its name, that one counts from zero."""
+        """A worker ended; a new worker with its name counts from zero."""
         last = self._live.pop(worker, None)
         if last is not None:
             gone = [] if self._gone is None else [self._gone]
@@ -45,7 +45,7 @@ class Gathered:
             self._fold(self._gone)
 
     def snapshot(self) -> Snapshot:
-        """All together."""
+        """The sum of all workers."""
         out = merge([*([] if self._gone is None else [self._gone]), *self._live.values()])
         self._fold(out)
         return out
@@ -62,7 +62,7 @@ class Gathered:
         heads = dict.fromkeys(labels[:length] for labels in values)
         heads.pop(other, None)
         if len(heads) <= self._most_labels and family.name not in self._places:
-            return  # as good as always
+            return  # almost always
         places = self._places.setdefault(family.name, {})
         for head in [head for head in places if head not in heads]:
             del places[head]
@@ -81,8 +81,8 @@ class Gathered:
 
 
 def _counted(snapshot: Snapshot) -> Snapshot:
-    """Of a process that ended, only what it counted."""
-    kept = Snapshot(0, snapshot.refused)  # older than whoever lives
+    """Only the counters, of a process that ended."""
+    kept = Snapshot(0, snapshot.refused)  # older than any live worker
     for name, values in snapshot.values.items():
         family = FAMILIES[name]
         if family.kind != GAUGE and family.merge in (SUM, MOST):

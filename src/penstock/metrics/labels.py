@@ -1,7 +1,7 @@
-"""Texts for labels and lists of keys: short, valid, and without personal data if so asked.
+"""Texts for labels and lists of keys: short, valid, and without personal data if configured.
 
-What requests bring is theirs to choose, so its length is bounded here: a long text is cut
-and gets a digest, by which it can still be told from another.
+Clients choose these values, so their length is bounded here: a long text is cut and gets a
+digest, which still distinguishes it from others.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def plain(pairs: Sequence[Pair]) -> str:
 class Hashed:
     """The same with a digest in place of each value: ``plan=#6b1f...|user=#90c2...``.
 
-    Processes that are to be added up need the same ``salt``. Whoever knows it can find out
-    which key a digest stands for, by trying: keep it as you keep a password.
+    Processes whose metrics are summed need the same ``salt``. Anyone who knows it can find
+    the key of a digest by trying: treat it like a password.
     """
 
     def __init__(self, salt: str | bytes) -> None:
         if not isinstance(salt, (str, bytes)) or not salt:
-            raise ValueError(f"a salt is a non-empty text or bytes, not {type(salt).__name__}")
-        given = salt.encode() if isinstance(salt, str) else salt
-        # Of any length in, of the right length out.
-        key = hashlib.blake2b(given, digest_size=32).digest()
+            raise ValueError(f"salt must be a non-empty str or bytes, not {type(salt).__name__}")
+        secret = salt.encode() if isinstance(salt, str) else salt
+        # A salt of any length becomes a key of the right length.
+        key = hashlib.blake2b(secret, digest_size=32).digest()
 
         @lru_cache(_REMEMBERED)
         def digest(value: str) -> str:
@@ -62,6 +62,6 @@ class Hashed:
         return short("|".join([f"{key}={self.value(value)}" for key, value in pairs]))
 
     def value(self, value: str) -> str:
-        """What stands for one value."""
-        # A long one is not remembered: a few thousand of them would be much memory.
+        """The digest of one value."""
+        # Long values are not cached: a few thousand of them would take much memory.
         return self._digest(value) if len(value) <= LONGEST else self._digest.__wrapped__(value)

@@ -1,4 +1,4 @@
-"""The same counters for OpenTelemetry: instruments that are read when it exports.
+"""The metrics for OpenTelemetry: instruments that are read when it exports.
 
 >>> from opentelemetry.sdk.metrics import MeterProvider
 >>> from penstock.metrics import Recorder
@@ -27,42 +27,41 @@ from penstock.clock import MONOTONIC, SECOND, Clock
 from penstock.metrics.families import BOUNDS, COUNTER, FAMILIES, HISTOGRAM, Family
 from penstock.metrics.snapshot import Snapshot
 
-# All instruments are read one after the other: for so long they see one snapshot.
+# Instruments are read one after the other: for this long they see the same snapshot.
 _FRESH = SECOND // 10
 
 
 def instrument(
     read: Callable[[], Snapshot], provider: MeterProvider | None = None, clock: Clock = MONOTONIC
 ) -> None:
-    """Have everything that ``read`` tells exported by ``provider``, or by the global one.
+    """Export the snapshots of ``read`` through ``provider``, or through the global one.
 
-    OpenTelemetry has no histogram that can be read, so a histogram becomes counters:
-    ``..._bucket`` with the bound as ``le``, each with what is below it, and ``..._sum`` and
-    ``..._count``.
+    OpenTelemetry has no observable histogram, so a histogram becomes counters: cumulative
+    ``..._bucket`` with the bound as ``le``, ``..._sum`` and ``..._count``.
     """
     meter = (provider or get_meter_provider()).get_meter("penstock", __version__)
-    source = _Source(read, clock)
+    reader = _SnapshotReader(read, clock)
     for family in FAMILIES.values():
         if family.kind == HISTOGRAM:
             for suffix in ("_bucket", "_sum", "_count"):
-                tell = source.histogram(family, suffix)
+                observe = reader.histogram(family, suffix)
                 meter.create_observable_counter(
-                    family.name + suffix, [tell], description=family.help
+                    family.name + suffix, [observe], description=family.help
                 )
         elif family.kind == COUNTER:
             meter.create_observable_counter(
-                family.name, [source.numbers(family)], description=family.help
+                family.name, [reader.numbers(family)], description=family.help
             )
         else:
             meter.create_observable_gauge(
-                family.name, [source.numbers(family)], description=family.help
+                family.name, [reader.numbers(family)], description=family.help
             )
 
 
-Tell = Callable[[CallbackOptions], Iterable[Observation]]
+Observe = Callable[[CallbackOptions], Iterable[Observation]]
 
 
-class _Source:
+class _SnapshotReader:
     def __init__(self, read: Callable[[], Snapshot], clock: Clock) -> None:
         self._read = read
         self._clock = clock
@@ -75,16 +74,16 @@ class _Source:
             self._last, self._last_at = self._read(), now
         return self._last
 
-    def numbers(self, family: Family) -> Tell:
-        def tell(_: CallbackOptions) -> Iterator[Observation]:
+    def numbers(self, family: Family) -> Observe:
+        def observe(_: CallbackOptions) -> Iterator[Observation]:
             for labels, value in self._snapshot().values.get(family.name, {}).items():
                 assert not isinstance(value, list)
                 yield Observation(value, dict(zip(family.labels, labels, strict=True)))
 
-        return tell
+        return observe
 
-    def histogram(self, family: Family, suffix: str) -> Tell:
-        def tell(_: CallbackOptions) -> Iterator[Observation]:
+    def histogram(self, family: Family, suffix: str) -> Observe:
+        def observe(_: CallbackOptions) -> Iterator[Observation]:
             for labels, value in self._snapshot().values.get(family.name, {}).items():
                 assert isinstance(value, list)
                 *counts, total = value
@@ -100,4 +99,4 @@ class _Source:
                         le = "+Inf" if bound == float("inf") else f"{bound:g}"
                         yield Observation(below, {**named, "le": le})
 
-        return tell
+        return observe

@@ -1,4 +1,4 @@
-"""What a rule said, in one of `OUTCOMES`."""
+"""The outcome of a decision: one of `OUTCOMES`."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from penstock.metrics.families import ALLOWED, NEAR_LIMIT, OVERRUN, REFUSED, SHA
 from penstock.rules import verdict as reasons
 from penstock.rules.verdict import Status
 
-# Of a rule with several limits, the gravest counts.
+# If a rule has several limits, the worst outcome counts.
 RANK = {outcome: rank for rank, outcome in enumerate((ALLOWED, NEAR_LIMIT, OVERRUN, REFUSED))}
 
 
 def outcome_of(decision: Decision) -> str:
-    """Of a limit that may refuse."""
+    """The outcome of one limit, without shadow mode."""
     if not decision.allowed:
         return REFUSED
     if decision.overrun:
         return OVERRUN
-    # More than 80 % used, as Envoy's service has it.
+    # More than 80 % used, as in Envoy's service.
     return NEAR_LIMIT if decision.remaining * 5 < decision.limit.burst else ALLOWED
 
 
 def outcome_in(status: Status, allowed: bool) -> str:
-    """Of a descriptor's rule; ``allowed`` is what became of the whole request."""
+    """The outcome of a descriptor's rule; ``allowed`` is that of the whole request."""
     decision = status.decision
     if not status.allowed:
-        # A quota that is used up may leave it to another. Else, if the request was let
-        # through all the same, all rules are in shadow.
+        # An exhausted quota may leave the decision to another. Otherwise, if the request was
+        # allowed all the same, the service is in shadow mode.
         return SHADOWED if allowed and not status.quota else REFUSED
     if decision is None:
         over = status.shadow and status.reason in (reasons.CLOSED, reasons.DENIED)
         return SHADOWED if over else UNCOUNTED
     if decision.allowed:
         return outcome_of(decision)
-    # A look that takes nothing is never refused.
+    # A check that consumes nothing is never refused.
     return SHADOWED if status.shadow else NEAR_LIMIT

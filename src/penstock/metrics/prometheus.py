@@ -1,7 +1,7 @@
-"""The exposition for Prometheus: text, or OpenMetrics if it is asked for.
+"""The exposition for Prometheus: text, or OpenMetrics if the client accepts it.
 
 The counters are Penstock's own, because ``labels().inc()`` of prometheus-client costs more
-than a decision; prometheus-client sees them through a collector and writes them down.
+than a decision; prometheus-client reads them through a collector and formats them.
 
 >>> from prometheus_client import CollectorRegistry
 >>> from penstock.metrics import Recorder
@@ -35,13 +35,13 @@ _BOUNDS = [*[f"{bound:g}" for bound in BOUNDS], "+Inf"]
 
 
 class Collector:
-    """For ``registry.register``. ``read`` gives the snapshot of the moment."""
+    """For ``registry.register``. ``read`` returns the current snapshot."""
 
     def __init__(self, read: Callable[[], Snapshot]) -> None:
         self._read = read
 
     def describe(self) -> Iterator[Metric]:
-        """All families, empty: a registry need not look to know their names."""
+        """All families, empty: tells a registry their names without reading values."""
         return metrics(Snapshot(0))
 
     def collect(self) -> Iterator[Metric]:
@@ -49,7 +49,7 @@ class Collector:
 
 
 def metrics(snapshot: Snapshot) -> Iterator[Metric]:
-    """Every family, also if nothing is known of it: who looks for a name finds it."""
+    """Every family, even without values, so that every name can be found."""
     for name, family in FAMILIES.items():
         values = snapshot.values.get(name, {})
         if family.kind == HISTOGRAM:
@@ -79,7 +79,7 @@ def _histogram(
 
 
 def exposition(snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
-    """The body and the content type of an answer to a request with this ``Accept``."""
+    """The body and the content type of a response to a request with this ``Accept``."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(lambda: snapshot))
     encode, content_type = choose_encoder(accept)

@@ -1,7 +1,7 @@
-"""Recorder: counts what is decided. It is told, and nothing it listens to knows of it.
+"""Recorder: counts decisions and events. The core does not know of it.
 
-`decided` runs for every request, so it does little: three plain counters on the ordinary
-way. Texts, sums and everything with a name are made when somebody looks.
+`decided` runs for every request, so it does little: usually it increments three counters.
+Texts, sums and everything with a name are made when metrics are read.
 
 A request that went the short way (see `penstock.rules.compiled.Lane`) carries what its
 statuses would be made from. They are not made here: that would cost more than all the rest.
@@ -18,21 +18,21 @@ from penstock.decision import Decision
 from penstock.events import Event, Hook
 from penstock.gate import Gate
 from penstock.metrics import labels
-from penstock.metrics.cells import MOST_LABELS, DomainCell, RuleCell, Shown, Table
+from penstock.metrics.collect import (
+    collect_details,
+    collect_domains,
+    collect_limits,
+    collect_process,
+    collect_rules,
+    collect_store,
+)
+from penstock.metrics.counters import MOST_LABELS, DomainCounters, KeyLabels, RuleCounters, Table
+from penstock.metrics.event_counters import EventCounters
 from penstock.metrics.families import BOUNDS, OTHER, REFUSED
-from penstock.metrics.happenings import Happenings
 from penstock.metrics.labels import Pair
 from penstock.metrics.outcomes import RANK, outcome_in, outcome_of
-from penstock.metrics.ruled import rule_ids, shown_by
+from penstock.metrics.rule_labels import labels_by_rule, rule_ids
 from penstock.metrics.snapshot import RefusedKey, Snapshot
-from penstock.metrics.telling import (
-    tell_details,
-    tell_domains,
-    tell_limits,
-    tell_process,
-    tell_rules,
-    tell_store,
-)
 from penstock.metrics.top import CAPACITY, Top
 from penstock.metrics.top import merge as merge_tops
 from penstock.rules import verdict as reasons
@@ -41,8 +41,8 @@ from penstock.rules.verdict import Status, Verdict
 
 
 @runtime_checkable
-class Source(Protocol):
-    """What tells events: a gate, a store, a circuit breaker."""
+class EventSource(Protocol):
+    """What emits events: a gate, a store, a circuit breaker."""
 
     def subscribe(self, hook: Hook) -> None: ...
     def unsubscribe(self, hook: Hook) -> None: ...
@@ -51,12 +51,12 @@ class Source(Protocol):
 class Recorder:
     """Counts the decisions of one process.
 
-    - ``worker``: its name, where several processes are added up
-    - ``most_labels``: how many rules, domains or values a family may tell apart
-    - ``salt``: if given, values of keys are shown as digests that are made with it
+    - ``worker``: its name, if several processes are summed
+    - ``most_labels``: how many rules, domains or values a family may distinguish
+    - ``salt``: if given, values of keys are shown as digests with this salt
     - ``most_keys``: counters for the keys that are refused most
 
-    `decided` is called by one thread at a time; everything else by any.
+    `decided` must be called by one thread at a time; the other methods by any.
     """
 
     def __init__(
@@ -74,79 +74,81 @@ class Recorder:
         self._most_labels = most_labels
         self._clock = clock
         self._text = labels.plain if salt is None else labels.Hashed(salt)
-        self._domains: Table[str, DomainCell] = Table(most_labels, DomainCell, DomainCell(OTHER))
-        self._rules: Table[str, RuleCell] = Table(
-            most_labels, lambda rule: RuleCell(OTHER, rule), RuleCell(OTHER, OTHER)
+        self._domains: Table[str, DomainCounters] = Table(
+            most_labels, DomainCounters, DomainCounters(OTHER)
         )
-        self._details: Table[tuple[str, str], RuleCell] = Table(
-            most_labels, lambda key: RuleCell(OTHER, *key), RuleCell(OTHER, OTHER, OTHER)
+        self._rules: Table[str, RuleCounters] = Table(
+            most_labels, lambda rule: RuleCounters(OTHER, rule), RuleCounters(OTHER, OTHER)
+        )
+        self._details: Table[tuple[str, str], RuleCounters] = Table(
+            most_labels, lambda key: RuleCounters(OTHER, *key), RuleCounters(OTHER, OTHER, OTHER)
         )
         self._refused: Top[RefusedKey] = Top(most_keys)
-        self._happenings = Happenings(clock, self._look_at_rules)
-        self._shown: dict[str, Shown] = {}
+        self._event_counters = EventCounters(clock, self._look_at_rules)
+        self._key_labels: dict[str, KeyLabels] = {}
         self._gate: Gate | None = None
         self._seen: RuleSet | None = None
-        self._sources: list[Source] = []
+        self._sources: list[EventSource] = []
 
-    # Whom it listens to --------------------------------------------------------------------
+    # Event sources --------------------------------------------------------------------
 
     def follow(self, gate: Gate) -> None:
-        """Hear of a gate's rules and of its store, and tell of its limits. Of one gate."""
+        """Record the rules, limits and events of one gate, and the events of its store."""
         if self._gate is not None:
-            raise ValueError("a recorder follows one gate: make another one")
+            raise ValueError("a recorder follows one gate: create another recorder")
         self._gate = gate
         self._look_at_rules()
-        self._happenings.rules_loaded()
+        self._event_counters.rules_loaded()
         self.listen(gate)
         store: object = gate.store
-        if isinstance(store, Source):
+        if isinstance(store, EventSource):
             self.listen(store)
 
-    def listen(self, source: Source) -> None:
-        """Hear of another store, or of a circuit breaker, until `close`."""
-        source.subscribe(self.happened)
+    def listen(self, source: EventSource) -> None:
+        """Record the events of another store or of a circuit breaker, until `close`."""
+        source.subscribe(self.on_event)
         self._sources.append(source)
         name = getattr(source, "name", None)
         if isinstance(name, str) and not isinstance(source, Gate):
-            self._happenings.known(source, name)
+            self._event_counters.register(source, name)
 
-    def happened(self, event: Event) -> None:
-        """An event: see `penstock.events`."""
-        self._happenings.happened(event)
+    def on_event(self, event: Event) -> None:
+        """Count an event: see `penstock.events`."""
+        self._event_counters.count(event)
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop recording events."""
         sources, self._sources = self._sources, []
         for source in sources:
-            source.unsubscribe(self.happened)
+            source.unsubscribe(self.on_event)
 
     def _look_at_rules(self) -> None:
-        """Forget rules that are gone: their places are for those that came."""
+        """Forget rules that are gone, to make room for new ones."""
         if self._gate is None:
             return
         rules = self._gate.rules
         if rules is self._seen:
             return
         self._seen = rules
-        self._shown = shown_by(rules)
+        self._key_labels = labels_by_rule(rules)
         ids = dict(rule_ids(rules))
         self._rules.keep(ids.__contains__)
         self._details.keep(lambda key: key[0] in ids)
         self._domains.keep(rules.domains.__contains__)
-        for rule, cell in list(self._rules.found.items()):
-            cell.shown = self._shown.get(rule)
+        for rule, counters in list(self._rules.by_key.items()):
+            counters.key_labels = self._key_labels.get(rule)
         for domain in rules.domains:
-            if domain not in self._domains.found:
-                self._domains.cell(domain)
+            if domain not in self._domains.by_key:
+                self._domains.add(domain)
         for rule, domain in ids.items():
-            if rule not in self._rules.found and len(self._rules.found) < self._most_labels:
+            if rule not in self._rules.by_key and len(self._rules.by_key) < self._most_labels:
                 self._new_rule(domain, rule)
 
     # What is decided -----------------------------------------------------------------------
 
     def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
         """A request was decided, in so many seconds."""
-        at = self._domains.found.get(domain)
+        at = self._domains.by_key.get(domain)
         if at is None:
             at = self._new_domain(domain)
         at.latency[bisect_left(BOUNDS, seconds)] += 1
@@ -159,23 +161,23 @@ class Recorder:
                 self._count_status(domain, at, status, verdict.allowed)
             return
         told, decisions = short_way.args
-        cells, at_decision = self._rules.found, 0
+        by_rule, at_decision = self._rules.by_key, 0
         for pairs, rule, counted in told:
             if rule is None:
                 at.unmatched += 1
             elif len(counted) == 1:
                 decision = decisions[at_decision]
                 at_decision += 1
-                cell = cells.get(rule.id)
+                counters = by_rule.get(rule.id)
                 # What most requests are: far below their limit.
                 if (
-                    cell is not None
-                    and cell.shown is None
+                    counters is not None
+                    and counters.key_labels is None
                     and decision.allowed
                     and decision.remaining * 5 >= decision.limit.burst
                     and not decision.degraded
                 ):
-                    cell.allowed += 1
+                    counters.allowed += 1
                 else:
                     self._count(domain, rule, pairs, outcome_of(decision), decision.degraded)
             else:
@@ -188,26 +190,26 @@ class Recorder:
         self, domain: str, rule: Rule, pairs: tuple[Pair, ...], decision: Decision, seconds: float
     ) -> None:
         """The same for one rule with one limit, by who has no verdict and needs none."""
-        at = self._domains.found.get(domain)
+        at = self._domains.by_key.get(domain)
         if at is None:
             at = self._new_domain(domain)
         at.latency[bisect_left(BOUNDS, seconds)] += 1
         at.seconds += seconds
-        cell = self._rules.found.get(rule.id)
+        counters = self._rules.by_key.get(rule.id)
         if (
-            cell is not None
-            and cell.shown is None
+            counters is not None
+            and counters.key_labels is None
             and decision.allowed
             and decision.remaining * 5 >= decision.limit.burst
             and not decision.degraded
         ):
-            cell.allowed += 1
+            counters.allowed += 1
             return
         if not decision.allowed:
             at.refused += 1
         self._count(domain, rule, pairs, outcome_of(decision), decision.degraded)
 
-    def _count_status(self, domain: str, at: DomainCell, status: Status, allowed: bool) -> None:
+    def _count_status(self, domain: str, at: DomainCounters, status: Status, allowed: bool) -> None:
         rule, decision = status.rule, status.decision
         if rule is not None:
             degraded = decision is not None and decision.degraded
@@ -223,56 +225,58 @@ class Recorder:
     def _count(
         self, domain: str, rule: Rule, pairs: tuple[Pair, ...], outcome: str, degraded: bool
     ) -> None:
-        cell = self._rules.found.get(rule.id)
-        if cell is None:
-            cell = self._new_rule(domain, rule.id)
-        setattr(cell, outcome, getattr(cell, outcome) + 1)
+        counters = self._rules.by_key.get(rule.id)
+        if counters is None:
+            counters = self._new_rule(domain, rule.id)
+        setattr(counters, outcome, getattr(counters, outcome) + 1)
         if degraded:
-            cell.degraded += 1
-        shown = self._shown.get(rule.id) if cell.shown is None else cell.shown
-        if shown is not None:
-            pairs = shown.pairs(pairs)
-            if shown.indexes is not None:
-                values = self._text([pairs[index] for index in shown.indexes])
-                detail = self._details.found.get((rule.id, values))
+            counters.degraded += 1
+        key_labels = (
+            self._key_labels.get(rule.id) if counters.key_labels is None else counters.key_labels
+        )
+        if key_labels is not None:
+            pairs = key_labels.pairs(pairs)
+            if key_labels.indexes is not None:
+                values = self._text([pairs[index] for index in key_labels.indexes])
+                detail = self._details.by_key.get((rule.id, values))
                 if detail is None:
-                    detail = self._details.cell((rule.id, values))
+                    detail = self._details.add((rule.id, values))
                     if detail is not self._details.other:
-                        detail.domain = cell.domain
+                        detail.domain = counters.domain
                 setattr(detail, outcome, getattr(detail, outcome) + 1)
         if outcome == REFUSED:
             self._refused.add((rule.id, self._text(pairs)))
 
-    def _new_domain(self, domain: str) -> DomainCell:
-        """Where rules are known, a domain that they do not have is somebody's invention."""
+    def _new_domain(self, domain: str) -> DomainCounters:
+        """Once rules are known, a domain without rules is counted as ``other``."""
         known = self._seen is None or domain in self._seen.domains
-        return self._domains.cell(domain, known and len(domain) <= labels.LONGEST)
+        return self._domains.add(domain, known and len(domain) <= labels.LONGEST)
 
-    def _new_rule(self, domain: str, rule: str) -> RuleCell:
-        cell = self._rules.cell(rule)
-        if cell is not self._rules.other:
-            cell.domain = domain
-            cell.shown = self._shown.get(rule)
-        return cell
+    def _new_rule(self, domain: str, rule: str) -> RuleCounters:
+        counters = self._rules.add(rule)
+        if counters is not self._rules.other:
+            counters.domain = domain
+            counters.key_labels = self._key_labels.get(rule)
+        return counters
 
-    # What is told --------------------------------------------------------------------------
+    # Snapshots -----------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """All of it at this moment; ``to_bytes`` of it for another process."""
+        """The current values; use its ``to_bytes`` to send them to another process."""
         self._look_at_rules()
         out = Snapshot(self._clock.now(), merge_tops([self._refused]))
-        tell_domains(out, self._domains.cells())
-        tell_rules(out, self._rules.cells())
-        tell_details(out, self._details.cells())
+        collect_domains(out, self._domains.all())
+        collect_rules(out, self._rules.all())
+        collect_details(out, self._details.all())
         out.set("penstock_folded_total", ("penstock_requests_total",), self._domains.folded)
         out.set("penstock_folded_total", ("penstock_decisions_total",), self._rules.folded)
         out.set(
             "penstock_folded_total", ("penstock_detailed_decisions_total",), self._details.folded
         )
         if self._seen is not None:
-            tell_limits(out, self._seen, self._most_labels)
-        self._happenings.tell(out)
+            collect_limits(out, self._seen, self._most_labels)
+        self._event_counters.collect(out)
         if self._gate is not None:
-            tell_store(out, self._gate.store)
-        tell_process(out, self._worker)
+            collect_store(out, self._gate.store)
+        collect_process(out, self._worker)
         return out

@@ -1,10 +1,10 @@
-"""Snapshot: the values of all families at one moment, as they travel between processes.
+"""Snapshot: the values of all families at one moment, as sent between processes.
 
-Workers of one host count each for themselves. Each gives its snapshot as bytes (JSON) to
-the process that answers ``/metrics``, and there they become one: see `gather.py`.
+Each worker of a host counts for itself and sends its snapshot as bytes (JSON) to the process
+that serves ``/metrics``, where they are summed: see `gather.py`.
 
-The value of a histogram is a list: a count for each of `BOUNDS`, one for all above them, and
-the sum.
+The value of a histogram is a list: a count for each of `BOUNDS`, one for values above all of
+them, and the sum.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ class Snapshot:
         self.values.setdefault(name, {})[labels] = value
 
     def add(self, name: str, labels: Labels, value: Value) -> None:
-        """To what is there: two names may look alike once they are cut."""
+        """Add to the present value: two names may become equal when they are cut."""
         values = self.values.setdefault(name, {})
         values[labels] = _added(values[labels], value) if labels in values else value
 
     def get(self, name: str, *labels: str) -> Value:
-        """One value; 0 if nothing was told."""
+        """One value; 0 if there is none."""
         return self.values.get(name, {}).get(labels, 0)
 
     def refusals(self) -> dict[str, int]:
-        """Refused decisions by rule, which is what an `AnomalyWatch` looks at."""
-        found: dict[str, int] = {}
+        """Refused decisions by rule, for an `AnomalyWatch`."""
+        refusals: dict[str, int] = {}
         for (_, rule, outcome), value in self.values.get("penstock_decisions_total", {}).items():
             if outcome == "refused" and isinstance(value, int):
-                found[rule] = found.get(rule, 0) + value
-        return found
+                refusals[rule] = refusals.get(rule, 0) + value
+        return refusals
 
     def to_bytes(self) -> bytes:
         families = {
@@ -75,25 +75,25 @@ class Snapshot:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Snapshot:
-        """ValueError if it is not what `to_bytes` of this version gave, or not all of it."""
+        """ValueError if it is not a complete result of `to_bytes` of this version."""
         try:
             whole = json.loads(data)
             if whole["version"] != VERSION:
                 raise ValueError(f"version {whole['version']!r:.20}")
-            made = cls(int(whole["at"]), load(whole["refused"]))
+            snapshot = cls(int(whole["at"]), load(whole["refused"]))
             for name, rows in whole["families"].items():
                 family = FAMILIES[name]
                 for labels, value in rows:
-                    made.set(name, _labels(family, labels), _value(family, value))
+                    snapshot.set(name, _labels(family, labels), _value(family, value))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(
                 f"not a snapshot of Penstock's metrics, version {VERSION}: {error!r:.200}"
             ) from None
-        return made
+        return snapshot
 
 
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """The sum of what several processes counted; what a gauge becomes, its family says."""
+    """The sum of several processes; each family says how its values are merged."""
     given = sorted(snapshots, key=lambda each: each.at)
     out = Snapshot(given[-1].at if given else 0, merge_tops([each.refused for each in given]))
     for each in given:
@@ -103,24 +103,24 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
 
 
 def _merge_values(out: Snapshot, family: Family, values: dict[Labels, Value]) -> None:
-    found = out.values.setdefault(family.name, {})
+    merged = out.values.setdefault(family.name, {})
     if family.merge == NEWEST and "worker" not in family.labels:
-        found.clear()  # a limit that the newest does not know is gone
+        merged.clear()  # a limit that the newest does not have is gone
     for labels, value in values.items():
-        before = found.get(labels)
+        before = merged.get(labels)
         if before is None or family.merge == NEWEST:
-            found[labels] = value
+            merged[labels] = value
         elif family.merge == SUM:
-            found[labels] = _added(before, value)
+            merged[labels] = _added(before, value)
         elif not isinstance(before, list) and not isinstance(value, list):
-            found[labels] = max(before, value) if family.merge == MOST else min(before, value)
+            merged[labels] = max(before, value) if family.merge == MOST else min(before, value)
 
 
 def _added(a: Value, b: Value) -> Value:
     if isinstance(a, list) and isinstance(b, list):
         return [x + y for x, y in zip(a, b, strict=True)]
     if isinstance(a, list) or isinstance(b, list):
-        raise ValueError("a histogram and a number do not add up")
+        raise ValueError("a histogram and a number cannot be added")
     return a + b
 
 
@@ -140,6 +140,6 @@ def _value(family: Family, value: Any) -> Value:
 
 def _number(value: Any) -> int | float:
     if type(value) not in (int, float):
-        raise ValueError(f"a value is a number, not {value!r:.100}")
-    found: int | float = value
-    return found
+        raise ValueError(f"a value must be a number, not {value!r:.100}")
+    number: int | float = value
+    return number

@@ -1,21 +1,21 @@
-"""Top: the keys that are counted most, in bounded memory. The space-saving sketch.
+"""Top: the most frequent keys, in bounded memory, by the space-saving sketch.
 
 ::
 
-    a key that has a counter:    count += 1
-    there is a counter free:     count = 1, error = 0
-    else, of the smallest one:   the key is replaced, error = count, count += 1
+    the key has a counter:       count += 1
+    a counter is free:           count = 1, error = 0
+    otherwise:                   it replaces the smallest: error = count, count += 1
 
-With n counted by k counters, the smallest count is at most n/k. So for every key::
+After n additions to k counters, the smallest count is at most n/k. So for every key::
 
     count - error <= true count <= count
     error <= n/k
     true count > n/k  =>  the key is here
 
-The smallest is found through a heap whose entries are brought up to date only when they
-come to its top: a hit on a known key touches the dictionary alone.
+The smallest is found through a heap whose entries are updated only when they reach its top: a
+hit on a known key only touches the dictionary.
 
-Two sketches add up (`merge`) with the same promises: a key that only one of them has may
+Sketches can be summed (`merge`) with the same guarantees: a key that only one of them has may
 have been counted in the other up to that one's smallest count.
 """
 
@@ -41,66 +41,66 @@ class Counted(Generic[K]):
 
 
 class Top(Generic[K]):
-    """At most ``capacity`` keys; ``total`` is all that was counted."""
+    """Counts at most ``capacity`` keys; ``total`` is the number of all additions."""
 
-    __slots__ = ("_cells", "_heap", "_turn", "capacity", "total")
+    __slots__ = ("_counters", "_heap", "_turn", "capacity", "total")
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         if type(capacity) is not int or capacity < 1:
-            raise ValueError(f"capacity is a whole number of at least 1, not {capacity!r:.100}")
+            raise ValueError(f"capacity must be a whole number of at least 1, not {capacity!r:.99}")
         self.capacity = capacity
         self.total = 0
-        self._cells: dict[K, list[int]] = {}  # count, error
+        self._counters: dict[K, list[int]] = {}  # count, error
         # Count when it was pushed, a number that breaks ties, key. Every key is in it once.
         self._heap: list[tuple[int, int, K]] = []
         self._turn = 0
 
     def add(self, key: K) -> None:
         self.total += 1
-        cell = self._cells.get(key)
-        if cell is not None:
-            cell[0] += 1
+        counter = self._counters.get(key)
+        if counter is not None:
+            counter[0] += 1
             return
         self._turn += 1
-        if len(self._cells) < self.capacity:
-            self._cells[key] = [1, 0]
+        if len(self._counters) < self.capacity:
+            self._counters[key] = [1, 0]
             heapq.heappush(self._heap, (1, self._turn, key))
             return
-        heap, cells = self._heap, self._cells
+        heap, counters = self._heap, self._counters
         while True:
             count, turn, smallest = heap[0]
-            cell = cells[smallest]
-            if cell[0] == count:
+            counter = counters[smallest]
+            if counter[0] == count:
                 break
-            heapq.heapreplace(heap, (cell[0], turn, smallest))
-        del cells[smallest]
-        cells[key] = [count + 1, count]
+            heapq.heapreplace(heap, (counter[0], turn, smallest))
+        del counters[smallest]
+        counters[key] = [count + 1, count]
         heapq.heapreplace(heap, (count + 1, self._turn, key))
 
     def most(self, n: int | None = None) -> list[Counted[K]]:
-        """The first ``n``, by count; a tie goes to the one that is surer."""
-        found = [Counted(key, count, error) for key, (count, error) in list(self._cells.items())]
-        found.sort(key=lambda each: (-each.count, each.error))
-        return found if n is None else found[:n]
+        """The first ``n`` by count; in a tie, the one with the smaller error goes first."""
+        ranked = [Counted(key, count, error) for key, (count, error) in [*self._counters.items()]]
+        ranked.sort(key=lambda each: (-each.count, each.error))
+        return ranked if n is None else ranked[:n]
 
     @property
     def least(self) -> int:
-        """What a key that is not here may have been counted, at most."""
-        if len(self._cells) < self.capacity:
+        """The most that a key without a counter may have been counted."""
+        if len(self._counters) < self.capacity:
             return 0
-        return min(count for count, _ in list(self._cells.values()))
+        return min(count for count, _ in list(self._counters.values()))
 
     def __len__(self) -> int:
-        return len(self._cells)
+        return len(self._counters)
 
     def dump(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Plain values, for JSON."""
         rows = [[each.key, each.count, each.error] for each in self.most()]
         return {"capacity": self.capacity, "total": self.total, "rows": rows}
 
 
 def load(dumped: dict[str, Any]) -> Top[tuple[str, ...]]:
-    """What `Top.dump` gave, of keys that are tuples of texts."""
+    """The `Top` of a `Top.dump`, with tuples of strings as keys."""
     top: Top[tuple[str, ...]] = Top(dumped["capacity"])
     top.total = int(dumped["total"])
     for key, count, error in dumped["rows"][: top.capacity]:
@@ -109,11 +109,11 @@ def load(dumped: dict[str, Any]) -> Top[tuple[str, ...]]:
 
 
 def merge(tops: Iterable[Top[K]]) -> Top[K]:
-    """The sum of several, in a new one. Of different capacities, the smallest is kept to."""
+    """The sum of several, as a new one, with the smallest of their capacities."""
     given = list(tops)
-    # One that is empty has nothing to say about it, unless all are.
-    told = [top.capacity for top in given if top.total] or [top.capacity for top in given]
-    most = min(told, default=CAPACITY)
+    # The capacity of an empty one does not matter, unless all are empty.
+    capacities = [top.capacity for top in given if top.total] or [top.capacity for top in given]
+    most = min(capacities, default=CAPACITY)
     out: Top[K] = Top(most)
     out.total = sum(top.total for top in given)
     floor = sum(top.least for top in given)
@@ -121,10 +121,10 @@ def merge(tops: Iterable[Top[K]]) -> Top[K]:
     for top in given:
         least = top.least
         for each in top.most():
-            cell = sums.setdefault(each.key, [floor, floor])
-            # In place of what it might have been counted there, what it was.
-            cell[0] += each.count - least
-            cell[1] += each.error - least
+            counter = sums.setdefault(each.key, [floor, floor])
+            # Replace what it might have been counted there by what it was.
+            counter[0] += each.count - least
+            counter[1] += each.error - least
     ranked = sorted(sums.items(), key=lambda item: (-item[1][0], item[1][1]))
     for key, (count, error) in ranked[:most]:
         _put(out, key, count, error)
@@ -133,5 +133,5 @@ def merge(tops: Iterable[Top[K]]) -> Top[K]:
 
 def _put(top: Top[K], key: K, count: int, error: int) -> None:
     top._turn += 1
-    top._cells[key] = [count, error]
+    top._counters[key] = [count, error]
     heapq.heappush(top._heap, (count, top._turn, key))

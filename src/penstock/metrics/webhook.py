@@ -1,8 +1,8 @@
 """Webhook: posts events to an address as JSON, in the background.
 
-A webhook is a hook like any other, and returns at once: a thread, from `start` to `close`,
-does the posting. It tries twice. What it cannot post in time is dropped and counted; a slow
-receiver never slows a decision.
+A webhook is a hook that returns at once: a thread, which runs from `start` to `close`, sends
+the requests, with one retry. Events that cannot be sent in time are dropped and counted; a
+slow receiver never slows down a decision.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ logger = logging.getLogger("penstock.metrics")
 
 MOST_WAITING = 100
 PAUSE = 1.0
-# Who closes waits no longer than this for what is under way.
+# `close` waits at most this much longer for a request in progress.
 _PATIENCE = 1.0
 
 Post = Callable[[str, bytes, float], None]
 
 
 class Webhook:
-    """``watch.subscribe(webhook)``, between `start` and `close`.
+    """Posts events; use it with ``watch.subscribe(webhook)``, between `start` and `close`.
 
-    ``post(url, body, seconds)`` may be another one; it raises OSError if it did not work.
+    ``post(url, body, seconds)`` can be replaced; it raises OSError if it failed.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Webhook:
         clock: Clock = WALL,
     ) -> None:
         self._url = _checked(url)
-        # An address often carries a secret: logs say the host alone.
+        # The URL often contains a secret: logs only show the host.
         self._host = urlsplit(url).hostname
         self._timeout = parse_duration(timeout, "timeout") / 1e9
         self._post = post_json if post is None else post
@@ -68,12 +68,12 @@ class Webhook:
             self._thread.start()
 
     def close(self) -> None:
-        """Stop, after what is being posted, and not after what waits."""
+        """Stop after the request in progress; events that wait are dropped."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         self._closing = True
-        with contextlib.suppress(queue.Full):  # then it is awake, and sees that it is closing
+        with contextlib.suppress(queue.Full):  # then the thread is awake and sees it
             self._queue.put_nowait(None)
         thread.join(2 * self._timeout + PAUSE + _PATIENCE)
 
@@ -94,7 +94,7 @@ class Webhook:
         for attempt in (1, 2):
             try:
                 self._post(self._url, body, self._timeout)
-            except Exception as error:  # whatever another `post` raises must not end the thread
+            except Exception as error:  # a custom `post` must not end the thread
                 problem = str(error).replace(self._url, f"{self._host}/...")
                 logger.warning(
                     "the webhook at %s failed (%s of 2): %s", self._host, attempt, problem
@@ -108,7 +108,7 @@ class Webhook:
             return
 
     def snapshot(self) -> Snapshot:
-        """Its own metrics, to be put beside those of the workers."""
+        """Its own metrics, to be added to those of the workers."""
         out = Snapshot(self._clock.now())
         for outcome, count in self._outcomes.items():
             out.set("penstock_webhooks_total", (outcome,), count)
@@ -117,13 +117,13 @@ class Webhook:
 
 def body_of(event: Event) -> bytes:
     """``{"event": "RefusalsJumped", "rule": "api/user", "count": 412.0, ...}``"""
-    told = dataclasses.asdict(event)
-    told.pop("store")
-    return json.dumps({"event": type(event).__name__, **told}, default=str).encode()
+    fields = dataclasses.asdict(event)
+    fields.pop("store")
+    return json.dumps({"event": type(event).__name__, **fields}, default=str).encode()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would turn a POST into a GET, or lead it elsewhere: it is an error."""
+    """A redirect is an error: it would turn a POST into a GET, or send it elsewhere."""
 
     def redirect_request(
         self,
@@ -138,15 +138,15 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def post_json(url: str, body: bytes, seconds: float) -> None:
-    """OSError unless it is answered by a status from 200 to 299 in time."""
+    """Raises OSError unless it gets a 2xx response in time."""
     headers = {"Content-Type": "application/json", "User-Agent": f"penstock/{__version__}"}
     request = urllib.request.Request(url, body, headers, method="POST")
     try:
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds) as answer:
-            answer.read(1024)
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds) as response:
+            response.read(1024)
     except urllib.error.HTTPError as error:
         error.close()
-        raise OSError(f"it answered {error.code}") from None
+        raise OSError(f"HTTP status {error.code}") from None
 
 
 def _checked(url: object) -> str:
@@ -157,5 +157,5 @@ def _checked(url: object) -> str:
             parts = urlsplit("")
         if parts.scheme in ("http", "https") and parts.hostname:
             return url
-    # Not shown: it may hold a secret.
-    raise ValueError('a webhook is an http or https address, such as "https://example.org/hook"')
+    # The URL is not shown: it may contain a secret.
+    raise ValueError('a webhook must be an http or https URL such as "https://example.org/hook"')

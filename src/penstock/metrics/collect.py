@@ -1,4 +1,4 @@
-"""From counters to a snapshot. Done when somebody looks; nothing here is in a hurry."""
+"""From counters to a snapshot: runs when metrics are read, so it need not be fast."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 from penstock import _mode
 from penstock._version import __version__
 from penstock.errors import StoreError
-from penstock.metrics.cells import DomainCell, RuleCell
+from penstock.metrics.counters import DomainCounters, RuleCounters
 from penstock.metrics.families import ALLOWED, NEAR_LIMIT, OUTCOMES, REFUSED
 from penstock.metrics.labels import short
-from penstock.metrics.ruled import limit_rows, rule_ids
+from penstock.metrics.rule_labels import limit_rows, rule_ids
 from penstock.metrics.snapshot import Labels, Snapshot
 from penstock.rules.model import RuleSet
 from penstock.rules.verdict import UNMATCHED
 
-# Told also while they are zero, so that a graph begins where the counting does.
+# Exposed even while they are zero, so that a graph starts when counting does.
 _ALWAYS = (ALLOWED, NEAR_LIMIT, REFUSED)
 
 
-def tell_domains(out: Snapshot, cells: Iterable[DomainCell]) -> None:
-    for at in cells:
+def collect_domains(out: Snapshot, counters: Iterable[DomainCounters]) -> None:
+    for at in counters:
         domain = short(at.domain)
         latency = list(at.latency)
         out.add("penstock_requests_total", (domain, ALLOWED), sum(latency) - at.refused)
@@ -34,27 +34,27 @@ def tell_domains(out: Snapshot, cells: Iterable[DomainCell]) -> None:
             out.add("penstock_without_rule_total", (domain, reason), count)
 
 
-def tell_rules(out: Snapshot, cells: Iterable[RuleCell]) -> None:
-    for cell in cells:
-        where = (short(cell.domain), short(cell.rule))
-        _tell_outcomes(out, "penstock_decisions_total", where, cell)
-        out.add("penstock_degraded_decisions_total", where, cell.degraded)
+def collect_rules(out: Snapshot, counters: Iterable[RuleCounters]) -> None:
+    for each in counters:
+        where = (short(each.domain), short(each.rule))
+        _collect_outcomes(out, "penstock_decisions_total", where, each)
+        out.add("penstock_degraded_decisions_total", where, each.degraded)
 
 
-def tell_details(out: Snapshot, cells: Iterable[RuleCell]) -> None:
-    for cell in cells:
-        where = (short(cell.domain), short(cell.rule), cell.values)
-        _tell_outcomes(out, "penstock_detailed_decisions_total", where, cell)
+def collect_details(out: Snapshot, counters: Iterable[RuleCounters]) -> None:
+    for each in counters:
+        where = (short(each.domain), short(each.rule), each.values)
+        _collect_outcomes(out, "penstock_detailed_decisions_total", where, each)
 
 
-def _tell_outcomes(out: Snapshot, name: str, where: Labels, cell: RuleCell) -> None:
+def _collect_outcomes(out: Snapshot, name: str, where: Labels, counters: RuleCounters) -> None:
     for outcome in OUTCOMES:
-        count = getattr(cell, outcome)
+        count = getattr(counters, outcome)
         if count or outcome in _ALWAYS:
             out.add(name, (*where, outcome), count)
 
 
-def tell_limits(out: Snapshot, rules: RuleSet, most: int) -> None:
+def collect_limits(out: Snapshot, rules: RuleSet, most: int) -> None:
     rows = list(limit_rows(rules))
     for domain, rule, name, units, seconds, burst in rows[:most]:
         where = (domain, rule, name)
@@ -65,23 +65,23 @@ def tell_limits(out: Snapshot, rules: RuleSet, most: int) -> None:
     out.set("penstock_rules", (), sum(1 for _ in rule_ids(rules)))
 
 
-def tell_store(out: Snapshot, store: object) -> None:
-    """Of a store that has room for so many keys; others have nothing to tell."""
+def collect_store(out: Snapshot, store: object) -> None:
+    """The metrics of a store with a bounded number of keys; other stores have none."""
     name = getattr(store, "name", None)
     if not isinstance(name, str):
         return
-    for told in ("max_keys", "evictions", "repairs"):
+    for attribute in ("max_keys", "evictions", "repairs"):
         try:
-            count = getattr(store, told, None)
-        except StoreError:  # a file that was cut off
+            count = getattr(store, attribute, None)
+        except StoreError:  # a truncated file
             continue
         if isinstance(count, int):
-            family = told if told == "max_keys" else f"{told}_total"
+            family = attribute if attribute == "max_keys" else f"{attribute}_total"
             out.set(f"penstock_store_{family}", (short(name),), count)
 
 
-def tell_process(out: Snapshot, worker: str) -> None:
-    """Of the process that this runs in; memory and descriptors where the system tells them."""
+def collect_process(out: Snapshot, worker: str) -> None:
+    """The metrics of this process; memory and descriptors only where /proc exists."""
     core = "compiled" if _mode.COMPILED else "pure"
     out.set("penstock_info", (__version__, core), 1)
     out.set("penstock_workers", (), 1)
@@ -92,7 +92,7 @@ def tell_process(out: Snapshot, worker: str) -> None:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         uptime = float(Path("/proc/uptime").read_text().split()[0])
         started = time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
-        fds = len(os.listdir("/proc/self/fd")) - 1  # without the one that looks
+        fds = len(os.listdir("/proc/self/fd")) - 1  # without the one that lists
     except (OSError, ValueError, IndexError):
         return
     out.set("penstock_process_start_time_seconds", (worker,), round(started, 2))

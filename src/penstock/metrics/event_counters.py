@@ -1,6 +1,6 @@
-"""Happenings: what events say about stores, circuit breakers and rules.
+"""EventCounters: counts events of stores, circuit breakers and rules.
 
-They are rare and come from any thread, so there is a lock.
+Events are rare and come from any thread, so there is a lock.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from penstock.metrics.labels import short
 from penstock.metrics.snapshot import Snapshot
 
 _STATES = {"closed": 0, "half-open": 1, "open": 2}
-# Stores and breakers that are told apart; there are few, unless somebody names them by key.
+# How many stores and breakers are distinguished; there are few, unless they are named by key.
 _MOST = 100
 
 
-class Happenings:
-    """``loaded`` is called after other rules came into force."""
+class EventCounters:
+    """Counts events; calls ``loaded`` when new rules have come into force."""
 
     def __init__(self, clock: Clock, loaded: Callable[[], None]) -> None:
         self._clock = clock
@@ -36,8 +36,8 @@ class Happenings:
         self._rules_ok = 1
         self._loaded_at = 0
 
-    def known(self, source: object, name: str) -> None:
-        """Something that will tell events exists, and nothing is wrong with it."""
+    def register(self, source: object, name: str) -> None:
+        """Register a source of events, which is healthy so far."""
         with self._lock:
             if isinstance(source, CircuitBreaker):
                 self._circuits[short(name)] = _STATES[source.state]
@@ -51,7 +51,7 @@ class Happenings:
             self._rules_ok = 1
             self._loaded_at = self._clock.now()
 
-    def happened(self, event: Event) -> None:
+    def count(self, event: Event) -> None:
         if isinstance(event, RulesLoaded):
             self.rules_loaded()
             self._loaded()
@@ -61,24 +61,23 @@ class Happenings:
                 self._rules_rejected += 1
                 self._rules_ok = 0
             elif isinstance(event, CircuitChanged):
-                self._circuits[_place(self._circuits, event.store)] = _STATES[event.state]
+                self._circuits[_bounded(self._circuits, event.store)] = _STATES[event.state]
             elif isinstance(event, StoreDown):
-                name = _place(self._stores, event.store)
+                name = _bounded(self._stores, event.store)
                 self._stores[name] = 0
                 self._downs[name] = self._downs.get(name, 0) + 1
             elif isinstance(event, StoreUp):
-                self._stores[_place(self._stores, event.store)] = 1
+                self._stores[_bounded(self._stores, event.store)] = 1
             elif isinstance(event, Degraded):
                 key = (short(event.store), event.verb, event.policy)
                 if key not in self._degraded and len(self._degraded) >= _MOST:
                     key = ("other", event.verb, event.policy)
                 self._degraded[key] = self._degraded.get(key, 0) + 1
-
             elif isinstance(event, Damaged):
-                name = _place(self._damaged, event.store)
+                name = _bounded(self._damaged, event.store)
                 self._damaged[name] = self._damaged.get(name, 0) + 1
 
-    def tell(self, out: Snapshot) -> None:
+    def collect(self, out: Snapshot) -> None:
         with self._lock:
             for name, state in self._stores.items():
                 out.set("penstock_store_up", (name,), state)
@@ -98,6 +97,6 @@ class Happenings:
                 out.set("penstock_rules_loaded_timestamp_seconds", (), at)
 
 
-def _place(found: dict[str, int], name: str) -> str:
+def _bounded(names: dict[str, int], name: str) -> str:
     name = short(name)
-    return name if name in found or len(found) < _MOST else "other"
+    return name if name in names or len(names) < _MOST else "other"

@@ -1,4 +1,4 @@
-"""What the rules say that metrics need to know: limits, and how keys are told."""
+"""What metrics need to know of the rules: their limits, and how their keys are shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from penstock.clock import SECOND
-from penstock.metrics.cells import Shown
+from penstock.metrics.counters import KeyLabels
 from penstock.metrics.labels import short
 from penstock.rules.match_tree import counted_as
 from penstock.rules.model import RuleSet, Step
@@ -16,9 +16,9 @@ from penstock.rules.walk import limits_of, rules_of
 LimitRow = tuple[str, str, str, int, float, int]
 
 
-def shown_by(rules: RuleSet) -> dict[str, Shown]:
-    """By rule, of those about whose keys something is special."""
-    found: dict[str, Shown] = {}
+def labels_by_rule(rules: RuleSet) -> dict[str, KeyLabels]:
+    """The `KeyLabels` of the rules whose keys are not shown as they are."""
+    labels: dict[str, KeyLabels] = {}
     for domain in rules.domains.values():
         for path in _paths(domain.steps, ()):
             rule = path[-1].rule
@@ -32,12 +32,12 @@ def shown_by(rules: RuleSet) -> dict[str, Shown]:
                 [partial(counted_as, step) if is_changed(step) else None for step in path]
             )
             if indexes or any(counted):
-                found[rule.id] = Shown(indexes or None, counted)
-    return found
+                labels[rule.id] = KeyLabels(indexes or None, counted)
+    return labels
 
 
 def is_changed(step: Step) -> bool:
-    """Whether something else than the value is counted by."""
+    """Whether something other than the value itself is counted."""
     return step.group is not None or (step.share_threshold and step.is_wildcard)
 
 
@@ -50,7 +50,7 @@ def _paths(steps: tuple[Step, ...], before: tuple[Step, ...]) -> Iterator[tuple[
 
 
 def limit_rows(rules: RuleSet) -> Iterator[LimitRow]:
-    """Every configured limit. Where two of a rule have one name, the second says where it is."""
+    """Every configured limit. If two of a rule have one name, the second shows its position."""
     for domain in rules.domains.values():
         for path in _paths(domain.steps, ()):
             rule = path[-1].rule
@@ -59,7 +59,7 @@ def limit_rows(rules: RuleSet) -> Iterator[LimitRow]:
             for where, limits in limits_of(rule):
                 for at, each in enumerate(limits):
                     limit = each.limit
-                    # A limit without a name of its own is called after its rule and itself.
+                    # A limit without a name is named after its rule and its text.
                     name = each.name.removeprefix(f"{rule.id} ")
                     name = f"{name} ({where} {at})" if name in seen else name
                     seen.add(name)
@@ -70,7 +70,7 @@ def limit_rows(rules: RuleSet) -> Iterator[LimitRow]:
 
 
 def rule_ids(rules: RuleSet) -> Iterator[tuple[str, str]]:
-    """Every rule, and its domain."""
+    """Every rule id and its domain."""
     for domain in rules.domains.values():
         for rule in rules_of(domain):
             yield rule.id, domain.name
