@@ -36,6 +36,7 @@ ORDER: list[tuple[set[str], str]] = [
     ({"adaptive"}, "limits that follow load"),
     ({"rules"}, "which limits apply to a request: reading, matching, deciding"),
     ({"gate"}, "rules and a store: a verdict for a request"),
+    ({"async_gate"}, "the same for tasks"),
     ({"integrations"}, "middleware for web frameworks and gRPC servers"),
     ({"client"}, "the caller's side: pacing, retries, batches"),
     ({"metrics"}, "counts events, for Prometheus and OpenTelemetry"),

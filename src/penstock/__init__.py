@@ -9,6 +9,7 @@ True
 
 from penstock import _mode as _mode  # first: it decides which core the others find
 from penstock._version import __version__
+from penstock.async_gate import AsyncGate
 from penstock.async_limiter import AsyncLimiter
 from penstock.breaker import CircuitBreaker
 from penstock.clock import Clock, MonotonicClock, WallClock
@@ -32,7 +33,7 @@ from penstock.errors import (
     UnsupportedLimit,
     WaitedTooLong,
 )
-from penstock.gate import AsyncGate, Gate
+from penstock.gate import Gate
 from penstock.limit import Limit
 from penstock.limiter import Limiter
 from penstock.rules.verdict import Descriptor, Verdict

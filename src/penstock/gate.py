@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from penstock import flows
 from penstock.clock import WALL, Clock
@@ -29,7 +29,7 @@ from penstock.rules.model import ENFORCE, RuleSet, grouped
 from penstock.rules.overrides import problem_of, problems_of
 from penstock.rules.pool import LimitPool
 from penstock.rules.switches import Override, Switches
-from penstock.rules.taken import Taken, do_work, do_work_async, policies_of
+from penstock.rules.taken import Taken, do_work, policies_of
 from penstock.rules.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
 from penstock.rules.watch import Watcher
 from penstock.rules.weigh import quick_verdict
@@ -63,7 +63,7 @@ class Gate:
         if store is not None and not isinstance(store, Store):
             raise TypeError(f"store is a Store such as MemoryStore(), not {store!r}")
         self.store = MemoryStore() if store is None else store
-        self._clock = check_clock(clock) or WALL
+        self.clock = check_clock(clock) or WALL
         self._files = tuple(files)
         self._merge_domains = merge_domains
         self._hooks = Hooks()
@@ -72,7 +72,7 @@ class Gate:
         self._watcher: Watcher | None = None
         self._groups: dict[str, tuple[int, int]] = {}
         self.compiled = Compiled(rules, self.store, lineage=lineage)
-        self.switches = Switches(self._clock, self._check_override)
+        self.switches = Switches(self.clock, self._check_override)
         self.pool = LimitPool(self.store, lambda limit: self.compiled.uses(limit))
 
     @classmethod
@@ -82,9 +82,9 @@ class Gate:
         store: Store | None = None,
         clock: Clock | None = None,
         merge_domains: bool = False,
-    ) -> Gate:
+    ) -> Self:
         """Rules from files or folders of YAML; `RulesError` lists all that is wrong with them."""
-        rules = _parser().load_files(files, merge_domains=merge_domains)
+        rules = load_rules(files, merge_domains=merge_domains)
         return cls(rules, store, clock=clock, files=files, merge_domains=merge_domains)
 
     @classmethod
@@ -94,7 +94,7 @@ class Gate:
         store: Store | None = None,
         *,
         clock: Clock | None = None,
-    ) -> Gate:
+    ) -> Self:
         """Rules from the text of a file, or the same as a dict."""
         return cls(read_rules(rules), store, clock=clock)
 
@@ -114,7 +114,7 @@ class Gate:
         Each descriptor is a mapping, a list of pairs or a `Descriptor`. All limits that
         apply pass, or nothing is consumed. ``hits`` below zero gives back.
         """
-        quick = self._quick(descriptors, domain) if hits == 1 else None
+        quick = self.quick(descriptors, domain) if hits == 1 else None
         if quick is not None:
             items, told = quick
             return quick_verdict(told, self._hit(items))
@@ -132,7 +132,7 @@ class Gate:
 
         If it is interrupted or fails, the caller gives that back.
         """
-        quick = self._quick(descriptors, domain) if hits == 1 else None
+        quick = self.quick(descriptors, domain) if hits == 1 else None
         if quick is not None:
             items, told = quick
             decisions = self._hit(items)
@@ -153,7 +153,7 @@ class Gate:
     def _finish(self, flow: Flow, taken: Taken) -> Verdict:
         return flows.run(flow, lambda work: do_work(self.store, work, taken))
 
-    def _quick(
+    def quick(
         self, descriptors: Sequence[Asked], domain: str | None
     ) -> tuple[list[Item], list[Told]] | None:
         """The short way, if this request may take it."""
@@ -195,14 +195,14 @@ class Gate:
         self, counted: Counted, override: Override | None
     ) -> tuple[Counters, Inherited | None]:
         """Where a limit is counted for who has this override, and what that inherits."""
-        return overridden(counted, override, self.pool, self._clock.now())
+        return overridden(counted, override, self.pool, self.clock.now())
 
     def _check(self, domain: str | None) -> tuple[Check, str]:
         """What decides at this moment, and the name of the domain that is meant."""
         compiled = self.compiled  # once: a reload may come at any moment
         name = only_domain(compiled, domain)
         state = None if self.switches.calm else self.switches.state()
-        return Check(compiled, self.store, self.pool, state, self._clock.now()), name
+        return Check(compiled, self.store, self.pool, state, self.clock.now()), name
 
     # Reloading -----------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Gate:
             raise RulesError("these rules did not come from files: use `replace`")
         with self._reloading:  # what was read first must not come into force last
             try:
-                rules = _parser().load_files(self._files, merge_domains=self._merge_domains)
+                rules = load_rules(self._files, merge_domains=self._merge_domains)
             except RulesError as error:
                 self._hooks.emit(RulesRejected("rules", str(error)))
                 raise
@@ -242,7 +242,7 @@ class Gate:
         self._hooks.emit(RulesLoaded("rules", len(found.domains)))
 
     def _put_in_force(self, rules: RuleSet) -> None:
-        now, before = self._clock.now(), self.compiled
+        now, before = self.clock.now(), self.compiled
         self.compiled = Compiled(rules, self.store, now, before)
         for limit in before.limits - self.compiled.limits:
             self.pool.retire(limit, now)
@@ -254,7 +254,7 @@ class Gate:
             raise LimitError(f"the override of {pair[0]}={pair[1]:.100} cannot be: {problem}")
 
     def _try_override(self, limit: Limit) -> None:
-        self.pool.counters(limit, self._clock.now())
+        self.pool.counters(limit, self.clock.now())
 
     def group(self, key: str, ipv4: int = 32, ipv6: int = 64) -> None:
         """Count addresses under ``key`` by their networks, where a rule has no ``group``.
@@ -297,43 +297,17 @@ class Gate:
         return f"<Gate {domains:.200} store={self.store!r}>"
 
 
-class AsyncGate(Gate):
-    """`Gate` for coroutines: ``await gate.check(...)``. All else is the same."""
-
-    async def check(  # type: ignore[override]  # the same, awaited
-        self, *descriptors: Asked, domain: str | None = None, hits: int = 1
-    ) -> Verdict:
-        """May the request go ahead? See `Gate.check`. Who is cancelled has taken nothing."""
-        if not self.store.waits:
-            return Gate.check(self, *descriptors, domain=domain, hits=hits)
-        taken = Taken()
-        try:
-            return await self.check_into(taken, descriptors, domain, hits)
-        except BaseException:
-            taken.give_back_async()
-            raise
-
-    async def check_into(  # type: ignore[override]  # the same, awaited
-        self, taken: Taken, descriptors: Sequence[Asked], domain: str | None, hits: int
-    ) -> Verdict:
-        """See `Gate.check_into`. If it is cancelled or fails, the caller gives back."""
-        if not self.store.waits:
-            return Gate.check_into(self, taken, descriptors, domain, hits)
-        quick = self._quick(descriptors, domain) if hits == 1 else None
-        if quick is not None:
-            items, told = quick
-            work = Work([items] if items else [])
-            done, _ = await do_work_async(self.store, work, taken)
-            return quick_verdict(told, done[0] if done else ())
-        flow = self.begin(descriptors, domain, hits)
-        return await flows.run_async(flow, lambda work: do_work_async(self.store, work, taken))
-
-
 def read_rules(rules: str | Mapping[str, Any]) -> RuleSet:
     """From the text of a file, or the same as a dict."""
     parse = _parser()
     domain = parse.parse_text(rules) if isinstance(rules, str) else parse.load_mapping(rules)
     return RuleSet({domain.name: domain})
+
+
+def load_rules(files: Sequence[Where], *, merge_domains: bool = False) -> RuleSet:
+    """From files or folders."""
+    rules: RuleSet = _parser().load_files(files, merge_domains=merge_domains)
+    return rules
 
 
 def _parser() -> Any:

@@ -17,7 +17,7 @@ from penstock.admin.audit import AuditLog
 from penstock.admin.control import Control, LocalControl
 from penstock.admin.handlers import Sources
 from penstock.admin.tokens import Tokens
-from penstock.gate import AsyncGate
+from penstock.async_gate import AsyncGate
 from penstock.metrics.snapshot import Snapshot
 from penstock.running.admin_server import AdminServer
 from penstock.stores.memory import MemoryStore

@@ -19,7 +19,8 @@ from penstock.admin.commands import (
     commands_of,
 )
 from penstock.admin.control import LocalControl
-from penstock.gate import AsyncGate, Gate
+from penstock.async_gate import AsyncGate
+from penstock.gate import Gate
 from penstock.stores.memory import MemoryStore
 from penstock.stores.redis import RedisStore
 from penstock.stores.shared import SharedMemoryStore

@@ -13,7 +13,7 @@ from admin.conftest import Site, Start
 from penstock import _mode
 from penstock.admin import handlers
 from penstock.admin.endpoints import ENDPOINTS
-from penstock.gate import AsyncGate
+from penstock.async_gate import AsyncGate
 from penstock.metrics.snapshot import Snapshot
 
 

@@ -14,7 +14,7 @@ from penstock.cli import main
 
 SERVER = """
 import asyncio, json, sys
-from penstock.gate import AsyncGate
+from penstock.async_gate import AsyncGate
 from penstock.service.service import Service
 from penstock.wires.http.check import CheckApi
 from penstock.wires.http.messages import HttpAnswer

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from penstock.gate import AsyncGate
+from penstock.async_gate import AsyncGate
 from penstock.integrations.identity import Trust
 from penstock.service.service import Service
 from penstock.wires.http.auth import AuthApi

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from penstock.gate import AsyncGate
+from penstock.async_gate import AsyncGate
 from penstock.limit import Limit
 from penstock.loadgen.grpc import METHOD, GrpcConnection, GrpcTarget
 from penstock.loadgen.http import HttpTarget

@@ -12,7 +12,7 @@ from typing import Any
 import httptools
 import uvicorn
 
-from penstock.gate import AsyncGate
+from penstock.async_gate import AsyncGate
 from penstock.integrations.checkpoint import Checkpoint
 from penstock.proxy.limits import ProxyLimits
 from penstock.proxy.server import ProxyServer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.gate import AsyncGate
+from penstock.async_gate import AsyncGate
 from penstock.integrations.asgi import PenstockMiddleware
 from proxy.proxy_parts import Client, app_server, replying, running, scripted
 

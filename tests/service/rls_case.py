@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.gate import AsyncGate
+from penstock.async_gate import AsyncGate
 from penstock.stores.memory import MemoryStore
 from penstock.testing import FakeClock
 

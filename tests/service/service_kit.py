@@ -7,9 +7,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from penstock import MemoryStore
+from penstock.async_gate import AsyncGate
 from penstock.decision import Decision
 from penstock.errors import StoreUnavailable
-from penstock.gate import AsyncGate
 from penstock.rules.verdict import Verdict
 from penstock.testing import FakeClock
 

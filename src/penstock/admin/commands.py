@@ -30,9 +30,9 @@ from inspect import isawaitable
 from typing import Any
 
 from penstock.admin import counters, dumps, log_level
+from penstock.async_gate import AnyGate
 from penstock.clock import WALL
 from penstock.errors import PenstockError, RulesError, StoreError, UnsupportedLimit
-from penstock.gate import Gate
 from penstock.rules.model import ENFORCE
 from penstock.rules.switches import Switches
 from penstock.rules.walk import all_rules, limits_of
@@ -43,7 +43,7 @@ Answer = dict[str, Any]
 logger = logging.getLogger("penstock.admin")
 
 
-async def apply_command(gate: Gate, command: Command) -> Answer:
+async def apply_command(gate: AnyGate, command: Command) -> Answer:
     """Do it here. Never raises: what went wrong is in the answer."""
     try:
         verb = VERBS.get(command["do"])
@@ -99,10 +99,10 @@ def check_switch(command: Command) -> None:
     switch(Switches(WALL), command)
 
 
-def commands_of(gate: Gate) -> list[Command]:
+def commands_of(gate: AnyGate) -> list[Command]:
     """What brings a process that starts now to where ``gate`` is, with the time that is left."""
     state = gate.switches.state()
-    now = gate._clock.now()
+    now = gate.clock.now()
     made: list[Command] = [{"do": "log_level", "level": log_level.get_level()}]
     if state.mode != ENFORCE:
         made.append({"do": "mode", "mode": state.mode, "name": None})
@@ -127,16 +127,16 @@ def _lasts(until: int, now: int) -> str | None:
     return None if until >= dumps.EVER else f"{max(1, until - now)}ns"
 
 
-async def _reload(gate: Gate, command: Command) -> None:
+async def _reload(gate: AnyGate, command: Command) -> None:
     # Large files take a while: not in the way of decisions.
     await asyncio.to_thread(gate.reload)
 
 
-def _summary(gate: Gate, command: Command) -> dict[str, Any]:
+def _summary(gate: AnyGate, command: Command) -> dict[str, Any]:
     return {"domains": sorted(gate.rules.domains), "rules": sum(1 for _ in all_rules(gate.rules))}
 
 
-def _knows(gate: Gate, command: Command) -> bool:
+def _knows(gate: AnyGate, command: Command) -> bool:
     """Whether a rule or a limit is called so."""
     name = command["name"]
     return any(
@@ -146,15 +146,15 @@ def _knows(gate: Gate, command: Command) -> bool:
     )
 
 
-def _switch(gate: Gate, command: Command) -> None:
+def _switch(gate: AnyGate, command: Command) -> None:
     switch(gate.switches, command)
 
 
-def _set_level(gate: Gate, command: Command) -> None:
+def _set_level(gate: AnyGate, command: Command) -> None:
     log_level.set_level(command["level"])
 
 
-VERBS: dict[str, Callable[[Gate, Command], Any | Awaitable[Any]]] = {
+VERBS: dict[str, Callable[[AnyGate, Command], Any | Awaitable[Any]]] = {
     "mode": _switch,
     "clear_mode": _switch,
     "override": _switch,

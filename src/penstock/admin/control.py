@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from penstock.admin.commands import Answer, Command, apply_command
-from penstock.gate import Gate
+from penstock.async_gate import AnyGate
 
 
 class Control(Protocol):
@@ -26,7 +26,7 @@ class Control(Protocol):
 class LocalControl:
     """All in this process."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: AnyGate) -> None:
         self._gate = gate
 
     async def apply(self, command: Command) -> list[Answer]:

@@ -7,11 +7,10 @@ also those that are switched off for now.
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import Any
 
+from penstock.async_gate import AnyGate
 from penstock.errors import InvalidKey
-from penstock.gate import Gate
 from penstock.rules.check import only_domain
 from penstock.rules.heritage import in_proportion, sources
 from penstock.rules.verdict import Descriptor, Pair, Status, Verdict
@@ -28,7 +27,7 @@ class Seat:
 
     __slots__ = ("cost", "kept", "key", "older", "pairs", "status")
 
-    def __init__(self, gate: Gate, domain: str, status: Status, only: str | None) -> None:
+    def __init__(self, gate: AnyGate, domain: str, status: Status, only: str | None) -> None:
         self.pairs = status.pairs
         self.status = status
         self.key = ""
@@ -42,7 +41,7 @@ class Seat:
         self.key, self.cost = match.key, match.rule.cost
         overrides = gate.switches.state().overrides
         own = next((overrides[pair] for pair in self.pairs if pair in overrides), None)
-        now = gate._clock.now()
+        now = gate.clock.now()
         for counted in compiled.counted(match, self.pairs, now):
             if only not in (None, counted.name, str(counted.limit)):
                 continue
@@ -81,12 +80,12 @@ class Seat:
         }
 
 
-async def look(gate: Gate, command: dict[str, Any]) -> list[dict[str, Any]]:
+async def look(gate: AnyGate, command: dict[str, Any]) -> list[dict[str, Any]]:
     """What is left. Nothing is counted."""
     return [await seat.told() for seat in await _seats(gate, command)]
 
 
-async def reset(gate: Gate, command: dict[str, Any]) -> dict[str, Any]:
+async def reset(gate: AnyGate, command: dict[str, Any]) -> dict[str, Any]:
     """Forget the keys: their next request finds the limits untouched."""
     seats = await _counted_seats(gate, command)
     before = [await seat.told() for seat in seats]
@@ -98,7 +97,7 @@ async def reset(gate: Gate, command: dict[str, Any]) -> dict[str, Any]:
     return {"before": before, "after": [await seat.told() for seat in seats]}
 
 
-async def refund(gate: Gate, command: dict[str, Any]) -> dict[str, Any]:
+async def refund(gate: AnyGate, command: dict[str, Any]) -> dict[str, Any]:
     """Give back what so many requests took, never beyond full."""
     hits = check_cost(command.get("hits", 1))
     seats = await _counted_seats(gate, command)
@@ -113,13 +112,13 @@ async def refund(gate: Gate, command: dict[str, Any]) -> dict[str, Any]:
     return {"before": before, "after": [await seat.told() for seat in seats]}
 
 
-async def _seats(gate: Gate, command: dict[str, Any]) -> list[Seat]:
+async def _seats(gate: AnyGate, command: dict[str, Any]) -> list[Seat]:
     domain = only_domain(gate.compiled, command.get("domain"))
     if domain not in gate.matchers:
         raise InvalidKey(f"the rules have no domain {domain!r:.100}")
     asked = [_descriptor(pairs) for pairs in command["descriptors"]]
-    found: Any = gate.check(*asked, domain=domain)  # AsyncGate's is awaited
-    verdict: Verdict = await found if isawaitable(found) else found
+    answer = gate.check(*asked, domain=domain)
+    verdict = answer if isinstance(answer, Verdict) else await answer
     return [Seat(gate, domain, status, command.get("limit")) for status in verdict.statuses]
 
 
@@ -128,7 +127,7 @@ def _descriptor(pairs: list[list[str]]) -> Descriptor:
     return Descriptor.of(made, hits=0)
 
 
-async def _counted_seats(gate: Gate, command: dict[str, Any]) -> list[Seat]:
+async def _counted_seats(gate: AnyGate, command: dict[str, Any]) -> list[Seat]:
     seats = await _seats(gate, command)
     for seat in seats:
         if not seat.kept:

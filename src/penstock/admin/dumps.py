@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.async_gate import AnyGate
 from penstock.clock import SECOND
 from penstock.durations import DAY, HOUR, MINUTE, MONTH, WEEK, YEAR
-from penstock.gate import Gate
 from penstock.limit import Limit
 from penstock.rules.model import ENFORCE, OFF, SHADOW, Period, Rule, RuleLimit
 from penstock.rules.overrides import touched_by
@@ -22,7 +22,7 @@ _UNITS = {
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
-def rules(gate: Gate) -> dict[str, Any]:
+def rules(gate: AnyGate) -> dict[str, Any]:
     """All rules, as they stand in their files, and how each is in force."""
     found = gate.rules
     state = gate.switches.state()
@@ -144,10 +144,10 @@ def _plain(limit: Limit) -> bool:
     ) == str(limit)
 
 
-def switches(gate: Gate) -> dict[str, Any]:
+def switches(gate: AnyGate) -> dict[str, Any]:
     """What is switched, and for how many more seconds; null is until it is taken back."""
     state = gate.switches.state()
-    now = gate._clock.now()
+    now = gate.clock.now()
     overrides = [
         {
             "key": key,

@@ -17,7 +17,7 @@ from penstock.integrations.identity import FORWARDED, X_FORWARDED_FOR
 from penstock.limit import FAILURE_POLICIES
 
 if TYPE_CHECKING:
-    from penstock.gate import AsyncGate
+    from penstock.async_gate import AsyncGate
     from penstock.proxy.server import ProxyServer
 
 BAD_ARGUMENTS = 2
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _gate(arguments: argparse.Namespace) -> Iterator[AsyncGate]:
-    from penstock.gate import AsyncGate
+    from penstock.async_gate import AsyncGate
     from penstock.running.fleet import read_rules
     from penstock.running.settings import Settings
     from penstock.running.stores import made_store, open_store

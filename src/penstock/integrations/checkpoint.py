@@ -12,12 +12,13 @@ from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
+from penstock.async_gate import AnyGate, AsyncGate
 from penstock.clock import WALL, Clock
 from penstock.decision import Decision
 from penstock.durations import SECOND
 from penstock.errors import StoreError
 from penstock.events import Hook, Hooks, Refused
-from penstock.gate import AsyncGate, Gate
+from penstock.gate import Gate
 from penstock.integrations import http
 from penstock.integrations.descriptors import ADDRESS, Descriptors, Dimension, no_waiting
 from penstock.integrations.dimensions import DIMENSIONS, family
@@ -83,7 +84,7 @@ class Checkpoint:
         *,
         asynchronous: bool,
         limit: Limits | LimitFunction = None,
-        gate: Gate | str | Path | None = None,
+        gate: AnyGate | str | Path | None = None,
         key: KeyFunction = by_ip,
         cost: int | CostFunction = 1,
         store: Store | None = None,
@@ -121,7 +122,7 @@ class Checkpoint:
             self._hooks.add(hook)
         self.clock = check_clock(clock) or WALL
         self._cost = cost if callable(cost) else check_cost(cost)
-        self._gate: Gate | None = None
+        self._gate: AnyGate | None = None
         self._plain = False
         if (gate is None) == (limit is None):
             raise TypeError("give either limit='100/minute' or gate='rules.yaml'")
@@ -139,7 +140,7 @@ class Checkpoint:
 
     def _take_gate(
         self,
-        gate: Gate | str | Path,
+        gate: AnyGate | str | Path,
         key: KeyFunction,
         store: Store | None,
         domain: str | None,
@@ -148,11 +149,11 @@ class Checkpoint:
         if key is not by_ip:
             raise TypeError("with a gate, rules say what is counted by; give dimensions, not a key")
         if isinstance(gate, (str, Path)):
-            made = AsyncGate if self.asynchronous else Gate
-            gate = made.from_file(gate, store=store)
+            kind = AsyncGate if self.asynchronous else Gate
+            gate = kind.from_file(gate, store=store)
         elif store is not None:
             raise TypeError("a gate has its store already")
-        if not isinstance(gate, Gate) or isinstance(gate, AsyncGate) != self.asynchronous:
+        if not isinstance(gate, AsyncGate if self.asynchronous else Gate):
             wanted = "an AsyncGate" if self.asynchronous else "a Gate"
             raise TypeError(f"gate is {wanted}, or the path of a file of rules, not {gate!r:.100}")
         gate.group(ADDRESS)

@@ -21,8 +21,8 @@ from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from inspect import isawaitable
 from typing import Generic, TypeVar
 
+from penstock.async_gate import AnyGate
 from penstock.errors import RulesError
-from penstock.gate import Gate
 from penstock.integrations.paths import AmbiguousPath, AmbiguousText
 from penstock.rules.compiled import Compiled
 from penstock.rules.model import Domain, Step
@@ -50,7 +50,7 @@ class Descriptors(Generic[R]):
 
     def __init__(
         self,
-        gate: Gate,
+        gate: AnyGate,
         dimensions: Mapping[str, Dimension[R] | str],
         family: Family[R] | None = None,
         domain: str | None = None,

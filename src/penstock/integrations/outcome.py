@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.async_gate import AnyGate
 from penstock.decision import Decision
 from penstock.errors import StoreError
 from penstock.gate import Gate
@@ -209,16 +210,18 @@ async def _all_of(steps: Sequence[CallCounters]) -> bool:
 
 
 def by_gate(
-    gate: Gate, descriptors: Sequence[Descriptor], domain: str | None, cost: int, waits: bool
+    gate: AnyGate, descriptors: Sequence[Descriptor], domain: str | None, cost: int, waits: bool
 ) -> Generator[Awaitable[Any], Any, FromGate]:
     """Decide by rules, so that exactly what was taken can be given back."""
     taken = Taken()
     waits = waits and gate.store.waits
     try:
-        if waits:
-            verdict = yield gate.check_into(taken, descriptors, domain, cost)  # type: ignore[misc]  # an AsyncGate's
+        if isinstance(gate, Gate):
+            verdict = gate.check_into(taken, descriptors, domain, cost)
+        elif waits:
+            verdict = yield gate.check_into(taken, descriptors, domain, cost)
         else:
-            verdict = Gate.check_into(gate, taken, descriptors, domain, cost)
+            verdict = gate.sync.check_into(taken, descriptors, domain, cost)
     except BaseException:
         (taken.give_back_async if waits else taken.give_back)()
         raise
@@ -250,7 +253,7 @@ class FromGate(Outcome):
 
     def __init__(
         self,
-        gate: Gate,
+        gate: AnyGate,
         descriptors: Sequence[Descriptor],
         domain: str | None,
         verdict: Verdict,
@@ -288,7 +291,8 @@ class FromGate(Outcome):
             for verb, counters, args in refunds:
                 getattr(counters, verb)(*args)
             if look:
-                self.verdict = self._gate.check(*self._looks(), domain=self._domain)
+                gate = self._gate if isinstance(self._gate, Gate) else self._gate.sync
+                self.verdict = gate.check(*self._looks(), domain=self._domain)
         except StoreError as error:
             _kept(error)
         return None

@@ -12,7 +12,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeVar
 
-from penstock.gate import Gate
+from penstock.async_gate import AnyGate
 from penstock.integrations import http
 from penstock.integrations.checkpoint import Checkpoint
 from penstock.integrations.checkpoint import Flow as Deciding
@@ -189,7 +189,7 @@ def for_view(limit: Any, options: Mapping[str, Any], site: Mapping[str, Any]) ->
 def with_site(options: Mapping[str, Any], site: Mapping[str, Any]) -> Options:
     """The options, and for those that are absent what is true of the whole site."""
     taken = {name: site[name] for name in OF_A_SITE if name in site}
-    if isinstance(options.get("gate"), Gate):
+    if isinstance(options.get("gate"), AnyGate):
         taken.pop("store", None)  # it has its own
     if not {"trusted", "hops"}.isdisjoint(options):
         taken = {n: v for n, v in taken.items() if n not in ("trusted", "hops", "forwarded")}

@@ -13,10 +13,10 @@ from bisect import bisect_left
 from functools import partial
 from typing import Protocol, runtime_checkable
 
+from penstock.async_gate import AnyGate
 from penstock.clock import WALL, Clock
 from penstock.decision import Decision
 from penstock.events import Event, Hook
-from penstock.gate import Gate
 from penstock.metrics import labels
 from penstock.metrics.collect import (
     collect_details,
@@ -86,13 +86,13 @@ class Recorder:
         self._refused: Top[RefusedKey] = Top(most_keys)
         self._event_counters = EventCounters(clock, self._look_at_rules)
         self._key_labels: dict[str, KeyLabels] = {}
-        self._gate: Gate | None = None
+        self._gate: AnyGate | None = None
         self._seen: RuleSet | None = None
         self._sources: list[EventSource] = []
 
     # Event sources --------------------------------------------------------------------
 
-    def follow(self, gate: Gate) -> None:
+    def follow(self, gate: AnyGate) -> None:
         """Record the rules, limits and events of one gate, and the events of its store."""
         if self._gate is not None:
             raise ValueError("a recorder follows one gate: create another recorder")
@@ -109,7 +109,7 @@ class Recorder:
         source.subscribe(self.on_event)
         self._sources.append(source)
         name = getattr(source, "name", None)
-        if isinstance(name, str) and not isinstance(source, Gate):
+        if isinstance(name, str) and not isinstance(source, AnyGate):
             self._event_counters.register(source, name)
 
     def on_event(self, event: Event) -> None:

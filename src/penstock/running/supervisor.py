@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.admin.commands import apply_command, commands_of
+from penstock.async_gate import AsyncGate
 from penstock.clock import WALL
 from penstock.errors import RulesError
-from penstock.gate import AsyncGate
 from penstock.rules.lineage import Lineage
 from penstock.rules.model import RuleSet
 from penstock.running.channel import Channel, Message

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.admin.commands import apply_command
+from penstock.async_gate import AsyncGate
 from penstock.errors import PenstockError
 from penstock.events import Event, StoreDown, StoreUp
-from penstock.gate import AsyncGate
 from penstock.integrations.identity import Trust
 from penstock.metrics import Hashed, Recorder
 from penstock.metrics.labels import plain

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Sequence
 from itertools import zip_longest
 from typing import Any, Protocol
 
+from penstock.async_gate import AsyncGate
 from penstock.clock import MONOTONIC, WALL, Clock
 from penstock.decision import Decision
 from penstock.errors import PenstockError
-from penstock.gate import AsyncGate, Gate
 from penstock.rules.check import only_domain
 from penstock.rules.compiled import Compiled, Told
 from penstock.rules.taken import Taken
@@ -90,8 +90,8 @@ class Service:
         self._headers = headers
         self._timer = timer
         self._waits = gate.store.waits
-        self._general = General(gate, clock)
-        self._planner = Planner(gate)
+        self._general = General(gate.sync, clock)
+        self._planner = Planner(gate.sync)
 
     def now(self) -> float:
         """Seconds since 1970."""
@@ -184,7 +184,7 @@ class Service:
             asking = next(flow)
             while True:
                 descriptors, domain, hits = asking
-                asking = flow.send(Gate.check(self.gate, *descriptors, domain=domain, hits=hits))
+                asking = flow.send(self.gate.sync.check(*descriptors, domain=domain, hits=hits))
         except StopIteration as end:
             return self._finished(end.value, start)
 
@@ -221,7 +221,7 @@ class Service:
         if self._waits:
             return self._check_later(domain, descriptors, hits)
         start = 0 if self._observer is None else self._timer.now()
-        verdict = Gate.check(self.gate, *descriptors, domain=domain, hits=hits)
+        verdict = self.gate.sync.check(*descriptors, domain=domain, hits=hits)
         if self._observer is not None:
             self._tell(only_domain(self.gate.compiled, domain), verdict, start)
         return verdict

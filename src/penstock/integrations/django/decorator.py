@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 
-from penstock.gate import AsyncGate, Gate
+from penstock.async_gate import AnyGate, AsyncGate
 from penstock.integrations.checkpoint import LimitFunction, Limits
 from penstock.integrations.django.door import DjangoDoor, Turn, await_all, wait, wait_for_all
 from penstock.integrations.django.request import DjangoRequest
@@ -107,7 +107,7 @@ class _Doors:
 
     def __init__(self, options: Options) -> None:
         gate = options.get("gate")
-        if not isinstance(gate, Gate) and options.get("store") is None:
+        if not isinstance(gate, AnyGate) and options.get("store") is None:
             options = {**options, "store": MemoryStore()}
         self._options = options
         self._made: dict[bool, DjangoDoor] = {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from penstock.async_gate import AnyGate, AsyncGate
 from penstock.async_limiter import AsyncLimiter
 from penstock.decision import Decision
 from penstock.errors import StoreError
-from penstock.gate import AsyncGate, Gate
+from penstock.gate import Gate
 from penstock.integrations.descriptors import ADDRESS, Descriptors, Dimension
 from penstock.integrations.grpc.call import Call, KeyFunction
 from penstock.integrations.grpc.flow import Flow, value
@@ -120,7 +121,7 @@ class ByGate:
 
     def __init__(
         self,
-        gate: Gate | str | Path,
+        gate: AnyGate | str | Path,
         domain: str | None,
         dimensions: Mapping[str, Dimension[Call] | str],
         *,
@@ -135,7 +136,7 @@ class ByGate:
         self._domain = domain
         found = {**DIMENSIONS, **dimensions}
         self._descriptors = Descriptors(self._gate, found, family, domain)
-        if watch and isinstance(gate, Gate):
+        if watch and isinstance(gate, AnyGate):
             raise TypeError("watch is for gate='rules.yaml'; a Gate has a watch() of its own")
         self._watches = watch
         if watch:
@@ -196,13 +197,13 @@ def as_limiter(
     raise TypeError(f"limiter is {wanted}, or a limit such as '100/minute', not {limiter!r:.100}")
 
 
-def as_gate(gate: Gate | str | Path, store: Store | None, asynchronous: bool) -> Gate:
+def as_gate(gate: AnyGate | str | Path, store: Store | None, asynchronous: bool) -> AnyGate:
     if isinstance(gate, (str, Path)):
-        made = AsyncGate if asynchronous else Gate
-        return made.from_file(gate, store=store)
+        kind = AsyncGate if asynchronous else Gate
+        return kind.from_file(gate, store=store)
     if store is not None:
         raise TypeError("a gate has its store already")
-    if not isinstance(gate, Gate) or isinstance(gate, AsyncGate) != asynchronous:
+    if not isinstance(gate, AsyncGate if asynchronous else Gate):
         wanted = "an AsyncGate" if asynchronous else "a Gate"
         raise TypeError(f"gate is {wanted}, or the path of a file of rules, not {gate!r:.100}")
     return gate

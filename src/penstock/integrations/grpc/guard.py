@@ -11,10 +11,10 @@ from typing import Any
 
 import grpc
 
+from penstock.async_gate import AnyGate
 from penstock.async_limiter import AsyncLimiter
 from penstock.errors import StoreError
 from penstock.events import Hook, Hooks, Refused
-from penstock.gate import Gate
 from penstock.integrations.descriptors import Dimension
 from penstock.integrations.grpc import answer
 from penstock.integrations.grpc.answer import Refusal
@@ -71,7 +71,7 @@ class Guard:
         self,
         limiter: Limiter | AsyncLimiter | Limit | str | None = None,
         *,
-        gate: Gate | str | Path | None = None,
+        gate: AnyGate | str | Path | None = None,
         key: KeyFunction = by_peer,
         limit: Limits | LimitFunction = None,
         cost: int | CostFunction = 1,

@@ -18,8 +18,8 @@ from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import parse_qs
 
+from penstock.async_gate import AnyGate
 from penstock.errors import PenstockError
-from penstock.gate import Gate
 from penstock.integrations.descriptors import ADDRESS, Descriptors
 from penstock.integrations.dimensions import DIMENSIONS, family
 from penstock.integrations.http import fields, refusal
@@ -93,7 +93,7 @@ class ForwardedRequest(Request):
 class AuthApi:
     """The handler."""
 
-    def __init__(self, service: Service, gate: Gate, trust: Trust) -> None:
+    def __init__(self, service: Service, gate: AnyGate, trust: Trust) -> None:
         self._service = service
         self._gate = gate
         self._trust = trust
