@@ -37,11 +37,14 @@ from werkzeug.exceptions import (
     TooManyRequests,
 )
 
+from penstock.clock import WALL
+from penstock.durations import SECOND
 from penstock.integrations.checkpoint import LimitFunction, Limits
 from penstock.integrations.defer import Deferred
-from penstock.integrations.http import NAMES, Answer, Header
+from penstock.integrations.http import BOTH, NAMES, Answer, Header
 from penstock.integrations.outcome import Outcome
 from penstock.integrations.pending import PENDING, Pending, Settling, fields_of
+from penstock.integrations.raised import ANSWERED, answer_to
 from penstock.integrations.request import Request, Response, identity_of
 from penstock.integrations.views import (
     OF_A_SITE,
@@ -218,6 +221,7 @@ class Penstock:
     ) -> None:
         self._site = options
         self._name = options.get("name")
+        self._fields = options.get("fields", BOTH)
         self._door: _FlaskDoor | None = None
         if limit is not None or not options.keys() <= set(OF_A_SITE):
             self._door = _FlaskDoor(**for_view(limit, {"name": "default", **options}, {}))
@@ -231,6 +235,23 @@ class Penstock:
         if self._door is not None:
             of = "app" if isinstance(app, flask.Flask) else f"blueprint {app.name}"
             app.before_request(partial(self._door.enter, self._name or of))
+        for kind in ANSWERED:
+            app.error_handler_spec[None][None].setdefault(kind, self._answer_error)
+
+    def _answer_error(self, error: Exception) -> Any:
+        """To an error of ours that a view raised: as the application says, or as we do."""
+        for place in (*flask.request.blueprints, None):
+            handlers = current_app.error_handler_spec[place][None]
+            for kind in type(error).__mro__:
+                handler: Any = handlers.get(kind)
+                if handler is not None and not _is_ours(handler):
+                    return current_app.ensure_sync(handler)(error)
+        environ = flask.request.environ
+        accept = environ.get("HTTP_ACCEPT", "")
+        now = WALL.now() / SECOND
+        answer = answer_to(error, environ.get(PENDING, []), accept, now, self._fields)
+        assert answer is not None
+        return _respond(answer)
 
     def limit(self, limit: Limits | LimitFunction = None, **options: Any) -> Callable[[View], View]:
         """The decorator `limit`, for this site."""
@@ -277,6 +298,10 @@ def _decorator(
     return decorate
 
 
+def _is_ours(handler: Any) -> bool:
+    return getattr(handler, "__func__", None) is Penstock._answer_error
+
+
 # Telling -----------------------------------------------------------------------------------
 
 
@@ -290,6 +315,8 @@ class _Teller:
         self._error: BaseException | None = None
 
     def tell(self, response: flask.Response) -> flask.Response:
+        if not self._pending:
+            return response
         for name in NAMES:
             response.headers.remove(name)
         response.headers.extend(fields_of(self._pending))

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 from penstock.arguments import timeout_ns
 from penstock.concurrency import NORMAL
 from penstock.concurrency.queue_policy import check_priority
-from penstock.errors import LineFull, NoSlot, WaitedTooLong
+from penstock.errors import NoSlot
 from penstock.integrations import http
 from penstock.integrations.descriptors import no_waiting
 from penstock.integrations.exempt import Exempt, as_exempt
 from penstock.integrations.identity import X_FORWARDED_FOR, Trust
+from penstock.integrations.raised import no_slot
 from penstock.integrations.request import Request
 from penstock.stores.base import check_key
 
@@ -99,10 +100,4 @@ class Slots:
         return Asked(*values)
 
     def refusal(self, error: NoSlot, request: Request) -> http.Answer:
-        """429 if the line is full, 504 if the wait was too long, 503 if nobody can tell."""
-        accept = request.header("accept") or ""
-        if isinstance(error, LineFull):
-            return http.unavailable(429, "Too many requests at once", 1, accept)
-        if isinstance(error, WaitedTooLong):
-            return http.unavailable(504, "Waited too long for a slot", 1, accept)
-        return http.unavailable(503, "Slots cannot be counted", 1, accept)
+        return no_slot(error, request.header("accept") or "")

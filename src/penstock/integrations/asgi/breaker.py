@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable
-from math import ceil
 
 from penstock.breaker import CircuitBreaker
-from penstock.integrations import http
 from penstock.integrations.asgi.client import WatchedClient
+from penstock.integrations.asgi.raised import ErrorAnswers
 from penstock.integrations.asgi.request import (
     App,
     AsgiRequest,
@@ -19,6 +18,7 @@ from penstock.integrations.asgi.request import (
     send_answer,
 )
 from penstock.integrations.exempt import as_exempt
+from penstock.integrations.raised import REFUSED, circuit_open
 from penstock.integrations.request import Request
 
 
@@ -40,7 +40,7 @@ class BreakerMiddleware:
     ) -> None:
         if not isinstance(breaker, CircuitBreaker):
             raise TypeError(f"breaker is a CircuitBreaker, not {breaker!r:.100}")
-        self._app = app
+        self._app = ErrorAnswers(app)
         self._breaker = breaker
         self._exempt = as_exempt(exempt)
 
@@ -55,9 +55,7 @@ class BreakerMiddleware:
         breaker = self._breaker
         permit = breaker.allows()
         if permit is None:
-            after = max(1, ceil(breaker.retry_after))
-            accept = request.header("accept") or ""
-            answer = http.unavailable(503, "Out of order for a while", after, accept)
+            answer = circuit_open(breaker.retry_after, request.header("accept") or "")
             return await send_answer(answer, scope, send)
         client = WatchedClient(receive)
         status = 500  # until it says otherwise
@@ -75,6 +73,9 @@ class BreakerMiddleware:
 
         try:
             await self._app(scope, client, watch)
+        except REFUSED:  # it did not fail: the client came too often
+            breaker.succeeded(permit)
+            raise
         except Exception as error:
             if client.absent if abandoned is None else abandoned:
                 breaker.gave_up(permit)

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.concurrency import AsyncConcurrencyLimiter, Size
 from penstock.errors import NoSlot
+from penstock.integrations.asgi.raised import ErrorAnswers
 from penstock.integrations.asgi.request import (
     App,
     AsgiRequest,
@@ -40,7 +41,7 @@ class ConcurrencyMiddleware:
         waiting: int | None = None,
         **options: Any,
     ) -> None:
-        self._app = app
+        self._app = ErrorAnswers(app)
         if isinstance(limit, AsyncConcurrencyLimiter):
             if waiting is not None:
                 raise TypeError("waiting is the limiter's own")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import ceil
 
 from penstock.integrations.asgi.client import WatchedClient
+from penstock.integrations.asgi.raised import answered
 from penstock.integrations.asgi.request import App, Message, Receive, Scope, Send, encoded
 from penstock.integrations.http import BOTH
 from penstock.integrations.http import policy as policy_of
@@ -45,8 +46,18 @@ class LimitFields:
         return await telling([], self._app, scope, receive, send)
 
 
-async def telling(pending: Pending, app: App, scope: Scope, receive: Receive, send: Send) -> None:
-    """Run the application, add headers to the start of its response, and settle."""
+async def telling(
+    pending: Pending,
+    app: App,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    style: str = BOTH,
+) -> None:
+    """Run the application, add headers to the start of its response, and settle.
+
+    If it raises an error of ours before it has answered, the answer is ours.
+    """
     scope[PENDING] = pending
     started = False
     client = WatchedClient(receive)
@@ -66,9 +77,11 @@ async def telling(pending: Pending, app: App, scope: Scope, receive: Receive, se
     try:
         await app(scope, client, tell)
     except Exception as error:
-        if not started:
+        if started:
+            raise
+        if not await answered(error, pending, scope, tell, style):
             await _settle(pending, Response(500, {}, error), client)
-        raise
+            raise
     finally:
         if not started:  # it was cancelled, or nothing was answered
             for waiting in abandoned(pending):

@@ -75,7 +75,7 @@ class PenstockMiddleware:
             if outcome is None:
                 outcome = await self._checkpoint.check_async(request)
                 if outcome is None:
-                    return await self._app(scope, receive, send)
+                    return await self._uncounted(scope, receive, send)
             scope["penstock"] = outcome
             pending: Pending | None = scope.get(PENDING)
             if pending is not None:  # another of us is further out, and tells
@@ -84,7 +84,8 @@ class PenstockMiddleware:
                 if pending is not None:
                     return await self._app(scope, receive, send)
                 pending = [(self._checkpoint, outcome)]
-                return await telling(pending, self._app, scope, receive, send)
+                style = self._checkpoint.fields
+                return await telling(pending, self._app, scope, receive, send, style)
             if pending is not None:
                 for waiting in withdraw(pending[:-1]):
                     await waiting
@@ -94,6 +95,11 @@ class PenstockMiddleware:
         if kind == "lifespan":
             return await self._live(scope, receive, send)
         return await self._app(scope, receive, send)
+
+    async def _uncounted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if PENDING in scope:
+            return await self._app(scope, receive, send)
+        return await telling([], self._app, scope, receive, send, self._checkpoint.fields)
 
     # Refused -----------------------------------------------------------------------------
 

@@ -84,6 +84,7 @@ async def send_answer(answer: Answer, scope: Scope, send: Send) -> None:
     """The whole answer; to HEAD, without its body."""
     headers = encoded(answer.headers)
     headers.append((b"content-length", str(len(answer.body)).encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    kind = "http.response" if scope["type"] == "http" else "websocket.http.response"
+    await send({"type": f"{kind}.start", "status": answer.status, "headers": headers})
     body = b"" if scope.get("method") == "HEAD" else answer.body
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": f"{kind}.body", "body": body})

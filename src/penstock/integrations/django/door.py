@@ -69,7 +69,7 @@ class DjangoDoor(Door):
         native._stream = native.META[WATCHED] = watched
 
     def respond(self, answer: Answer) -> HttpResponse:
-        return HttpResponse(answer.body, status=answer.status, headers=dict(answer.headers))
+        return respond(answer)
 
     def mark(self, response: Any, header: Header) -> Any:
         if isinstance(response, HttpResponseBase):
@@ -113,7 +113,7 @@ class Turn:
         """Returns what has to be awaited."""
         if not self._leave() or not isinstance(response, HttpResponseBase):
             return []
-        for name in NAMES:
+        for name in NAMES if self.pending else ():
             del response[name]
         for name, value in fields_of(self.pending):
             response[name] = value
@@ -148,6 +148,10 @@ def carrier_of(native: HttpRequest) -> MutableMapping[str, Any]:
     scope: MutableMapping[str, Any] | None = getattr(native, "scope", None)
     found: MutableMapping[str, Any] = native.META if scope is None else scope
     return found
+
+
+def respond(answer: Answer) -> HttpResponse:
+    return HttpResponse(answer.body, status=answer.status, headers=dict(answer.headers))
 
 
 def _answered(error: Exception) -> Response:

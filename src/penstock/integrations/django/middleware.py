@@ -7,21 +7,28 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
+from penstock.clock import WALL
+from penstock.durations import SECOND
 from penstock.errors import PenstockError
 from penstock.integrations.django.door import (
     ERROR,
     DjangoDoor,
     Turn,
     await_all,
+    carrier_of,
+    respond,
     wait,
     wait_for_all,
 )  # fmt: skip
 from penstock.integrations.django.request import DjangoRequest
 from penstock.integrations.django.settings import configured
-from penstock.integrations.views import OF_A_SITE, finish, finish_async
+from penstock.integrations.http import BOTH
+from penstock.integrations.pending import PENDING, Pending
+from penstock.integrations.raised import answer_to
+from penstock.integrations.views import OF_A_SITE, Options, finish, finish_async
 
 GetResponse = Callable[[HttpRequest], Any]
 
@@ -45,7 +52,9 @@ class PenstockMiddleware:
         self._asynchronous: bool = iscoroutinefunction(get_response)
         if self._asynchronous:
             markcoroutinefunction(self)
-        self._door = _door(self._asynchronous)
+        options = configured()
+        self._fields = options.get("fields", BOTH)
+        self._door = _door(self._asynchronous, options)
 
     def __call__(self, native: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         if self._asynchronous:
@@ -78,13 +87,16 @@ class PenstockMiddleware:
         await await_all(turn.done(response))
         return response
 
-    def process_exception(self, native: HttpRequest, error: Exception) -> None:
-        """Django asks whether we have an answer to it; we only remember it."""
+    def process_exception(self, native: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Django asks whether we have an answer to it: to errors of ours; others we remember."""
         setattr(native, ERROR, error)
+        pending: Pending = carrier_of(native).get(PENDING, [])
+        accept, now = native.META.get("HTTP_ACCEPT", ""), WALL.now() / SECOND
+        answer = answer_to(error, pending, accept, now, self._fields)
+        return None if answer is None else respond(answer)
 
 
-def _door(asynchronous: bool) -> DjangoDoor | None:
-    options = configured()
+def _door(asynchronous: bool, options: Options) -> DjangoDoor | None:
     if options.keys() <= set(OF_A_SITE):
         return None
     try:

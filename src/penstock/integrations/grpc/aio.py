@@ -39,8 +39,8 @@ class RateLimitInterceptor(Guard, grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
         handler = await continuation(handler_call_details)
-        if handler is None or self.passes(handler_call_details.method):
-            return handler
+        if handler is None:
+            return None
         return wrapped(handler, _InTasks(self, handler_call_details).around)
 
 
@@ -71,6 +71,15 @@ class _InTasks:
         if flow is not None:
             await drive_async(flow)
 
+    async def _fail(self, visit: Visit, error: BaseException) -> None:
+        """The handler raised: what that means is the call's status, if it is an error of ours."""
+        try:
+            refusal = visit.refusal_for(error)
+            if refusal is not None:
+                await visit.context.abort(refusal.code, refusal.message)
+        finally:
+            await self._leave(visit, error)
+
     def _around_coroutine(self, behaviour: Behaviour) -> Behaviour:
         """One response, or a stream of them that the handler writes itself."""
 
@@ -80,7 +89,7 @@ class _InTasks:
             try:
                 response = await behaviour(request, visit.context)
             except BaseException as error:
-                await self._leave(visit, error)
+                await self._fail(visit, error)
                 raise
             await self._leave(visit)
             return response
@@ -97,7 +106,7 @@ class _InTasks:
                         visit.answers()
                         yield response
             except BaseException as error:
-                await self._leave(visit, error)
+                await self._fail(visit, error)
                 raise
             await self._leave(visit)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import grpc
 from google.protobuf.any_pb2 import Any as Packed
@@ -25,8 +26,10 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # as a
 from penstock.clock import WALL
 from penstock.decision import Decision
 from penstock.durations import MILLISECOND, SECOND
+from penstock.errors import CircuitOpen, LimitExceeded, LineFull, NoSlot, WaitedTooLong
 from penstock.integrations import http
 from penstock.integrations.http import Told
+from penstock.integrations.raised import told_by
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -63,24 +66,61 @@ def refusal(told: Sequence[Told]) -> Refusal:
         code, message = UNAVAILABLE.code, UNAVAILABLE.message
     else:
         code, message = grpc.StatusCode.RESOURCE_EXHAUSTED, "Rate limit exceeded"
-    details: list[Message] = []
-    metadata: Metadata
+    delay = 0
     if after is None:
         message += "; no waiting helps"
-        metadata = ((PUSHBACK, "-1"),)
     else:
         message += f"; retry after {after} s"
         delay = max(decision._retry for _, decision in refused)
+    violations = [_violation(*each) for each in refused]
+    return _refusal(code, message, after, delay, fields(told), violations)
+
+
+def _refusal(
+    code: grpc.StatusCode,
+    message: str,
+    after: int | None,
+    delay: int,
+    added: Metadata,
+    violations: Sequence[QuotaFailure.Violation],
+) -> Refusal:
+    """``after`` is in whole seconds, None if no waiting helps; ``delay`` in nanoseconds."""
+    details: list[Message] = []
+    metadata: Metadata
+    if after is None:
+        metadata = ((PUSHBACK, "-1"),)
+    else:
         wait = -(-delay // MILLISECOND) if delay <= LONGEST_PUSHBACK else -1
         metadata = (("retry-after", str(after)), (PUSHBACK, str(wait)))
         exactly = Duration()
         exactly.FromNanoseconds(delay)
         details.append(RetryInfo(retry_delay=exactly))
-    if refused:
-        details.append(QuotaFailure(violations=[_violation(*each) for each in refused]))
+    if violations:
+        details.append(QuotaFailure(violations=violations))
     status = Status(code=code.value[0], message=message, details=[_pack(d) for d in details])
     packed = ((DETAILS, status.SerializeToString()),)
-    return Refusal(code, message, (*metadata, *fields(told), *packed))
+    return Refusal(code, message, (*metadata, *added, *packed))
+
+
+def to_error(error: BaseException | None) -> Refusal | None:
+    """To an error of ours that a handler raised; None for all others."""
+    if isinstance(error, LimitExceeded):
+        return refusal([told_by(error)])
+    if isinstance(error, CircuitOpen):
+        return _later(grpc.StatusCode.UNAVAILABLE, "Out of order for a while", error.retry_after)
+    if isinstance(error, LineFull):
+        return _later(grpc.StatusCode.RESOURCE_EXHAUSTED, "Too many calls at once", 1)
+    if isinstance(error, WaitedTooLong):
+        return _later(grpc.StatusCode.DEADLINE_EXCEEDED, "Waited too long for a slot", 1)
+    if isinstance(error, NoSlot):
+        return _later(grpc.StatusCode.UNAVAILABLE, "Slots cannot be counted", 1)
+    return None
+
+
+def _later(code: grpc.StatusCode, message: str, after: float) -> Refusal:
+    seconds = max(1, ceil(after))
+    delay = max(MILLISECOND, ceil(after * SECOND))
+    return _refusal(code, f"{message}; retry after {seconds} s", seconds, delay, (), [])
 
 
 def is_shut(decision: Decision) -> bool:

@@ -187,11 +187,6 @@ class Guard:
             return None
         return (yield from self._decider.denial(call))
 
-    def passes(self, method: str) -> bool:
-        """Whether nothing can be said against its calls, whoever makes them."""
-        denies = isinstance(self._decider, ByGate) and self._decider.denies
-        return method in self.exempt_names and not denies
-
     def _visit(
         self,
         call: Call,
@@ -245,7 +240,8 @@ class Visit:
     """
 
     __slots__ = (
-        "_call", "_context", "_ending", "_guard", "_outcome", "_watched", "context", "refusal",
+        "_begun", "_call", "_context", "_ending", "_guard", "_outcome", "_watched", "context",
+        "refusal",
     )  # fmt: skip
 
     def __init__(
@@ -260,6 +256,7 @@ class Visit:
         self._call = call
         self._outcome = outcome
         self._ending = threading.Lock()
+        self._begun = False
         self.refusal = refusal
         self.context = self._context = context
         self._watched: Watched | None = None
@@ -271,8 +268,22 @@ class Visit:
         assert self.refusal is not None
         return (*already_set(self.context), *self.refusal.metadata)
 
+    def refusal_for(self, error: BaseException) -> Refusal | None:
+        """How the call ends if its handler has raised an error of ours; None for all others.
+
+        A stream that has begun is left alone: grpc.aio may be sending its last response.
+        """
+        if self._begun or (self._watched is not None and self._watched.answered):
+            return None
+        refusal = answer.to_error(error)
+        if refusal is not None:
+            own = already_set(self.context)
+            self.context.set_trailing_metadata((*own, *refusal.metadata))
+        return refusal
+
     def answers(self) -> None:
         """A response is about to be sent."""
+        self._begun = True
         if self._watched is not None:
             self._watched.answered = True
 

@@ -27,6 +27,6 @@ class RateLimitInterceptor(Guard, grpc.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
         handler = continuation(handler_call_details)
-        if handler is None or self.passes(handler_call_details.method):
-            return handler
+        if handler is None:
+            return None
         return wrapped(handler, InThreads(self, handler_call_details, drive, drive).around)

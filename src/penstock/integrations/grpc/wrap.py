@@ -72,6 +72,16 @@ class InThreads:
         if flow is not None:
             self._tell(flow)
 
+    def _aborted(self, visit: Visit, error: BaseException) -> bool:
+        """The handler raised: whether it was an error of ours, by which the call was ended."""
+        try:
+            refusal = visit.refusal_for(error)
+            if refusal is not None:
+                visit.context.abort(refusal.code, refusal.message)
+            return refusal is not None
+        finally:
+            self._leave(visit, error)
+
     def _around_unary(self, behaviour: Behaviour) -> Behaviour:
         @wraps(behaviour)
         def unary(request: Any, context: Any) -> Any:
@@ -81,7 +91,8 @@ class InThreads:
             try:
                 response = behaviour(request, visit.context)
             except BaseException as error:
-                self._leave(visit, error)
+                if self._aborted(visit, error):
+                    return None
                 raise
             self._leave(visit)
             return response
@@ -106,7 +117,8 @@ class InThreads:
                     if close is not None:
                         close()
             except BaseException as error:
-                self._leave(visit, error)
+                if self._aborted(visit, error):
+                    return
                 raise
             self._leave(visit)
 
@@ -133,7 +145,7 @@ class InThreads:
             try:
                 behaviour(request, visit.context, send_or_leave)
             except BaseException as error:
-                self._leave(visit, error)
-                raise
+                if not self._aborted(visit, error):
+                    raise
 
         return non_blocking

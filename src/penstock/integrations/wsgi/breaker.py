@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from inspect import isawaitable
-from math import ceil
 from typing import Any
 
 from penstock.breaker import CircuitBreaker, Permit
-from penstock.integrations import http
 from penstock.integrations.descriptors import no_waiting
 from penstock.integrations.exempt import as_exempt
+from penstock.integrations.raised import REFUSED, circuit_open
 from penstock.integrations.request import Request
 from penstock.integrations.wsgi.client import client_absent, watch_client
+from penstock.integrations.wsgi.raised import ErrorAnswers
 from penstock.integrations.wsgi.request import (
     App,
     Environ,
@@ -41,7 +41,7 @@ class BreakerWSGI:
     ) -> None:
         if not isinstance(breaker, CircuitBreaker):
             raise TypeError(f"breaker is a CircuitBreaker, not {breaker!r:.100}")
-        self._app = app
+        self._app = ErrorAnswers(app)
         self._breaker = breaker
         self._exempt = as_exempt(exempt)
 
@@ -56,9 +56,7 @@ class BreakerWSGI:
         breaker = self._breaker
         permit = breaker.allows()
         if permit is None:
-            after = max(1, ceil(breaker.retry_after))
-            accept = request.header("accept") or ""
-            answer = http.unavailable(503, "Out of order for a while", after, accept)
+            answer = circuit_open(breaker.retry_after, request.header("accept") or "")
             return start_answer(answer, environ, start_response)
         watch_client(environ)
         call = _Call(breaker, permit, environ, start_response)
@@ -92,13 +90,15 @@ class _Call:
     def start(self, status: str, headers: Any, *exc_info: Any) -> Any:
         if status.startswith("5"):
             self._failed(f"it answered {status[:3]}")
-        elif not self.told:
-            self.told = True
-            self._breaker.succeeded(self._permit)
+        else:
+            self._succeeded()
         return self._start_response(status, headers, *exc_info)
 
     def failed(self, error: Exception) -> None:
-        self._failed(f"{type(error).__name__}: {error}"[:200])
+        if isinstance(error, REFUSED):  # it did not fail: the client came too often
+            self._succeeded()
+        else:
+            self._failed(f"{type(error).__name__}: {error}"[:200])
 
     def _failed(self, why: str) -> None:
         if client_absent(self._environ):  # which says nothing about the application
@@ -106,6 +106,11 @@ class _Call:
         elif not self.told:
             self.told = True
             self._breaker.failed(self._permit, why)
+
+    def _succeeded(self) -> None:
+        if not self.told:
+            self.told = True
+            self._breaker.succeeded(self._permit)
 
     def gave_up(self) -> None:
         if not self.told:

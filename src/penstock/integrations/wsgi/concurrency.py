@@ -9,6 +9,7 @@ from typing import Any
 from penstock.concurrency import ConcurrencyLimiter, Size
 from penstock.errors import NoSlot
 from penstock.integrations.slots import Slots
+from penstock.integrations.wsgi.raised import ErrorAnswers
 from penstock.integrations.wsgi.request import (
     App,
     Environ,
@@ -39,7 +40,7 @@ class ConcurrencyWSGI:
         waiting: int | None = None,
         **options: Any,
     ) -> None:
-        self._app = app
+        self._app = ErrorAnswers(app)
         if isinstance(limit, ConcurrencyLimiter):
             if waiting is not None:
                 raise TypeError("waiting is the limiter's own")

@@ -2,8 +2,8 @@
 
 Only ``start_response`` is wrapped. What the application returns is handed on as it is, so that
 the server still knows a file when it sees one, and closes what has to be closed. With a
-``count_when``, the body of the request is wrapped, too, to see whether it comes in full, and the
-response if the application will only begin when it is iterated.
+``count_when``, the body of the request is wrapped, too, to see whether it comes in full. So is the
+response of an application that will only begin when it is iterated.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from penstock.integrations.pending import (
 )
 from penstock.integrations.request import Response
 from penstock.integrations.wsgi.client import client_absent, watch_client
+from penstock.integrations.wsgi.raised import error_answer
 from penstock.integrations.wsgi.request import (
     App,
     Environ,
@@ -72,8 +73,11 @@ class PenstockWSGI:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         request = WsgiRequest(environ)
         outcome = self._checkpoint.check(request)
+        style = self._checkpoint.fields
         if outcome is None:
-            return self._app(environ, start_response)
+            if PENDING in environ:
+                return self._app(environ, start_response)
+            return _telling(self._app, environ, [], start_response, style)
         environ["penstock.outcome"] = outcome
         if self._checkpoint.count_when is not None:
             watch_client(environ)
@@ -85,7 +89,8 @@ class PenstockWSGI:
             return self._refuse(outcome, request, start_response)
         if pending is not None:
             return self._app(environ, start_response)
-        return _telling(self._app, environ, [(self._checkpoint, outcome)], start_response)
+        pending = [(self._checkpoint, outcome)]
+        return _telling(self._app, environ, pending, start_response, style)
 
     def _refuse(
         self, outcome: Outcome, request: WsgiRequest, start_response: StartResponse
@@ -102,7 +107,8 @@ class PenstockWSGI:
             start = _marking(http.FALLBACK, start_response)
             if PENDING in environ:
                 return self._fallback(environ, start)
-            return _telling(self._fallback, environ, [(checkpoint, outcome)], start)
+            pending = [(checkpoint, outcome)]
+            return _telling(self._fallback, environ, pending, start, checkpoint.fields)
         return start_answer(checkpoint.answer(outcome, request), environ, start_response)
 
     def _put_off(self, defer: Defer, request: WsgiRequest) -> str | None:
@@ -121,36 +127,44 @@ class PenstockWSGI:
 
 
 def _telling(
-    app: App, environ: Environ, pending: Pending, start_response: StartResponse
+    app: App, environ: Environ, pending: Pending, start_response: StartResponse, style: str
 ) -> Iterable[bytes]:
-    """Run the application, add headers to the start of its response, and settle."""
+    """Run the application, add headers to the start of its response, and settle.
+
+    If it raises an error of ours before it has answered, the answer is ours.
+    """
     environ[PENDING] = pending
-    tell = _Teller(pending, environ, start_response)
+    tell = _Teller(pending, environ, start_response, style)
     try:
         body = app(environ, tell)
     except Exception as error:
-        tell.failed(error)
-        raise
+        answer = tell.failed(error)
+        if answer is None:
+            raise
+        return answer
     except BaseException:
         abandoned(pending)
         raise
-    return body if tell.done else _Watched(body, tell)
+    return body if tell.started else _Watched(body, tell)
 
 
 class _Teller:
     """A ``start_response`` that adds the headers, and settles by the status."""
 
-    def __init__(self, pending: Pending, environ: Environ, start_response: StartResponse) -> None:
+    def __init__(
+        self, pending: Pending, environ: Environ, start_response: StartResponse, style: str
+    ) -> None:
         self._pending = pending
         self._environ = environ
         self._settling = Settling(pending)
         self._start_response = start_response
-        self._started = False
+        self._style = style
+        self.started = False
 
     def __call__(
         self, status: str, headers: list[tuple[str, str]], *exc_info: Any
     ) -> Callable[[bytes], object]:
-        self._started = True
+        self.started = True
         told = with_fields(headers, self._pending)
         write = self._start_response(status, told, *exc_info)
         # With exc_info it is for the second time, and nothing was sent of the first.
@@ -159,21 +173,21 @@ class _Teller:
             self._settle(Response(int(status[:3]), found, _error(status, *exc_info)))
         return write
 
-    def failed(self, error: BaseException) -> None:
-        if not self._started:
+    def failed(self, error: Exception) -> list[bytes] | None:
+        """The body of our answer to an error of ours; None for all others."""
+        if self.started:
+            return None
+        answer = error_answer(error, self._pending, self._environ, self, self._style)
+        if answer is None:
             self._settle(Response(500, {}, error))
+        return answer
 
     def closed(self) -> None:
-        if not self._started:
+        if not self.started:
             abandoned(self._pending)
 
     def _settle(self, response: Response) -> None:
         self._settling.settle(response, client_absent(self._environ))
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is left to be seen."""
-        return self._started or not self._settling.wanted
 
 
 class _Watched:
@@ -188,8 +202,10 @@ class _Watched:
             for piece in self._body:  # noqa: UP028 - `yield from` would close it, too
                 yield piece
         except Exception as error:
-            self._tell.failed(error)
-            raise
+            answer = self._tell.failed(error)
+            if answer is None:
+                raise
+            yield from answer
 
     def close(self) -> None:
         self._tell.closed()
