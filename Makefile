@@ -1,11 +1,13 @@
 # make serve   the service, on ports 8080 (HTTP) and 8081 (gRPC), with example rules
 # make demo    limits at work in the terminal
 # make test    the whole test suite, with the compiled core and without
-# make check   lint, formatting, types
+# make check   lint, formatting, types, imports and docs
 # make bench   Penstock beside its peers (about five minutes; make bench ARGS=--quick)
 # make fuzz    ten minutes each of broken rules, gRPC frames, HTTP and shared files
 # make soak    the properties and the kill tests for a long time
+# make lock    move the exact versions in requirements/ within the ranges of pyproject.toml
 # Each of them sets up what it needs, in .venv, and is quick when nothing changed.
+# make clean   remove .venv and all that was built
 
 SHELL := /bin/bash
 VENV  := .venv
@@ -16,7 +18,7 @@ ARGS  ?=
 
 .PHONY: help serve demo test check bench fuzz soak lock clean
 help:
-	@sed -n 's/^# //p' Makefile | head -8
+	@sed -n 's/^# //p' Makefile | head -10
 
 # What is set up leaves a mark; a mark is made anew when what it stands for has changed.
 .make/venv: tools/environment.sh
@@ -50,19 +52,9 @@ serve: .make/penstock
 demo: .make/penstock
 	@$(BIN)/penstock demo
 
-# Twice, with one core and the other; once where there is no compiled one. What has nothing to do
-# with the core is run once.
-ONCE := $(addprefix --ignore=tests/stores/test_redis_,breaker.py cancel.py clients.py cluster_faults.py faults.py \
-  fixtures.py policies.py processes.py secrets.py) \
-  $(addprefix --ignore=tests/,adaptive cli client concurrency deploy loadgen metrics integrations/grpc \
-  integrations/test_gunicorn.py admin proxy running wires)
 test: .make/penstock
 	@tools/nginx.sh .make/nginx
-	PATH="$(CURDIR)/.make/nginx:$$PATH" $(BIN)/pytest $(ARGS)
-	@if $(BIN)/python -c 'import sys, penstock._mode as m; sys.exit(not m.COMPILED)'; then \
-	  echo PENSTOCK_PURE=1 $(BIN)/pytest $(ONCE) $(ARGS); \
-	  PENSTOCK_PURE=1 $(BIN)/pytest $(ONCE) $(ARGS); \
-	else echo "The compiled core was not built (see above): only the pure one was tested."; fi
+	@PATH="$(CURDIR)/.make/nginx:$$PATH" tools/test.sh $(BIN)/pytest $(ARGS)
 
 check: .make/penstock
 	$(BIN)/ruff check .
@@ -81,12 +73,13 @@ fuzz: .make/penstock
 	@mkdir -p build
 	tools/asan.sh build/asan $(BIN)/python tests/stores/fuzz_mapped.py --minutes 10 $(ARGS)
 
+# These take longer than a test otherwise may.
 soak: .make/penstock
-	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q tests/properties
-	PENSTOCK_KILLS=5000 $(BIN)/pytest -q -s tests/stores/test_shared_processes.py
-	PENSTOCK_KILLS=1000 $(BIN)/pytest -q -s tests/concurrency/test_slot_processes.py
+	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q --timeout 0 tests/properties
+	PENSTOCK_KILLS=5000 $(BIN)/pytest -q --timeout 0 -s tests/stores/test_shared_processes.py
+	PENSTOCK_KILLS=1000 $(BIN)/pytest -q --timeout 0 -s tests/concurrency/test_slot_processes.py
 	$(BIN)/python tests/running/soak.py --minutes 30
-	PENSTOCK_ROUNDS=1000 $(BIN)/pytest -q -s tests/concurrency/test_slot_chaos.py
+	PENSTOCK_ROUNDS=1000 $(BIN)/pytest -q --timeout 0 -s tests/concurrency/test_slot_chaos.py
 
 # Exact versions, from the ranges in pyproject.toml; run it to move them.
 lock: .make/venv

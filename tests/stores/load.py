@@ -40,6 +40,7 @@ class Made(NamedTuple):
     degraded: bool
     allowed: bool
     key: str
+    cpu: float  # seconds of its thread, of all tasks that ran meanwhile
 
     @property
     def took(self) -> float:
@@ -162,7 +163,12 @@ class Load:
         What is degraded at once, with the breaker open, has the excuse that opened it.
         """
         found = []
-        for one in self.since(start):
+        looked, now = self.since(start), time.monotonic()
+        if not self._stop.is_set():
+            wait_until(
+                lambda: min(self.machine.known_until, server.known_until) > now, "a look", _PATIENCE
+            )
+        for one in looked:
             if one.degraded:
                 left = one.start
                 for down, up in self._downs:
@@ -215,10 +221,10 @@ class TaskLoad(Load):
         names = itertools.islice(itertools.cycle(self.keys), number, None)
         while not self._stop.is_set():
             name = next(names)
-            start = time.monotonic()
+            start, used = time.monotonic(), time.thread_time()
             decision = await limiter.hit(name)
-            end = time.monotonic()
-            self.made.append(Made(start, end, decision.degraded, bool(decision), name))
+            end, used = time.monotonic(), time.thread_time() - used
+            self.made.append(Made(start, end, decision.degraded, bool(decision), name, used))
             await asyncio.sleep(self._pause)
 
     async def _beat(self) -> None:
@@ -251,10 +257,10 @@ class ThreadLoad(Load):
         names = itertools.islice(itertools.cycle(self.keys), number, None)
         while not self._stop.is_set():
             name = next(names)
-            start = time.monotonic()
+            start, used = time.monotonic(), time.thread_time()
             decision = limiter.hit(name)
-            end = time.monotonic()
-            self.made.append(Made(start, end, decision.degraded, bool(decision), name))
+            end, used = time.monotonic(), time.thread_time() - used
+            self.made.append(Made(start, end, decision.degraded, bool(decision), name, used))
             time.sleep(self._pause)
 
     def _beat(self) -> None:

@@ -26,11 +26,13 @@ class Stalls:
 
     def __init__(self) -> None:
         self._found: list[tuple[float, float]] = []
+        self.known_until = 0.0  # what is longer ago than this is all told
 
     def note(self, due: float, came: float, busy: float = 0.0) -> None:
         """It was due then and came later; what it was busy with itself is no excuse."""
         if came - due - busy > WORTH_NOTING:
             self._found.append((due, came - busy))
+        self.known_until = came
 
     def within(self, start: float, end: float) -> float:
         """How much of this time was lost; no moment counts twice."""
@@ -66,6 +68,10 @@ class Queue:
         for file in self._files.values():
             os.close(file)
         self._files.clear()
+
+    @property
+    def known_until(self) -> float:
+        return self._times[-1]
 
     def within(self, start: float, end: float) -> float:
         """In this time, rounded up to when we looked; not more than there was."""
@@ -113,5 +119,40 @@ class Machine:
         self.beats = Stalls()
         self.queue = Queue()
 
+    @property
+    def known_until(self) -> float:
+        """A stall is told of when it is over: all that began before this moment are known."""
+        return min(self.beats.known_until, self.queue.known_until)
+
     def lost(self, start: float, end: float) -> float:
         return max(self.beats.within(start, end), self.queue.within(start, end))
+
+
+class Watched(Machine):
+    """A machine whose heartbeat is a thread of its own: use it as a context manager."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.queue.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(_PATIENCE)
+        self.queue.__exit__()
+
+    def took(self, start: float) -> float:
+        """The seconds since then, without those in which we were kept from running."""
+        now = time.monotonic()
+        return now - start - self.lost(start, now)
+
+    def _beat(self) -> None:
+        while not self._stop.is_set():
+            due = time.monotonic() + _EVERY
+            time.sleep(_EVERY)
+            self.beats.note(due, time.monotonic())

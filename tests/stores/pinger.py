@@ -42,8 +42,9 @@ class Pinger:
                         link.sendall(b"PING\r\n")
                         if not link.recv(4096).startswith(b"+PONG"):
                             break
-                        self._pongs.append(time.monotonic())
-                        self.stalls.note(start, self._pongs[-1])
+                        pong = time.monotonic()
+                        self.stalls.note(start, pong)
+                        self._pongs.append(pong)
                         time.sleep(0.002)
             except OSError:
                 pass

@@ -25,7 +25,9 @@ from penstock import AsyncLimiter, Limiter
 from penstock.errors import StoreUnavailable
 from penstock.stores.redis import RedisStore
 from stores.load import BACK_WITHIN, KINDS, wait_for
+from stores.machine import Watched
 
+pytestmark = pytest.mark.realtime
 Start = Callable[..., Server]
 
 
@@ -53,8 +55,17 @@ class Door:
             self._thread.join(5)
         self._listener.close()
 
-    def gaps(self) -> list[float]:
-        return [later - before for before, later in itertools.pairwise(list(self.knocks))]
+    def gaps(self) -> list[tuple[float, float]]:
+        """From one knock to the next."""
+        return list(itertools.pairwise(list(self.knocks)))
+
+    def caught_up(self) -> int:
+        """How many knocks there were, all that came up to now counted."""
+        known = len(self.knocks)
+        with socket.create_connection(self._listener.getsockname()):
+            assert wait_for(lambda: len(self.knocks) > known)
+        self.knocks.pop()  # our own: connections are taken in the order in which they came
+        return len(self.knocks)
 
 
 @contextmanager
@@ -74,21 +85,31 @@ def test_a_dead_server_costs_microseconds_and_is_knocked_at_by_one(kind: str, pr
             assert wait_for(lambda: load.store.state != "closed")
             begun = time.monotonic()
             time.sleep(1.6)
-            took = sorted(one.took for one in load.since(begun))
-        gaps = closed.gaps()
-        median = statistics.median(took)
+            looked = load.since(begun)
+            watched = time.monotonic() - begun
+        took = sorted(one.took for one in looked)
+        median = statistics.median(one.cpu for one in looked)
+        knocks = closed.knocks
+        gaps = [later - before for before, later in closed.gaps()]
         print(
-            f"\ndead server, {kind}: a decision costs {median * 1e6:.0f} us (p99"
+            f"\ndead server, {kind}: a decision costs {median * 1e6:.0f} us of processor time,"
+            f" takes {took[len(took) // 4] * 1e6:.0f} us (p99"
             f" {took[len(took) * 99 // 100] * 1e6:.0f} us), {len(took)} decisions,"
-            f" {len(closed.knocks)} attempts, pauses {min(gaps):.3f} to {max(gaps):.3f} s"
+            f" {len(knocks)} attempts, pauses {min(gaps):.3f} to {max(gaps):.3f} s"
         )
         assert all(one.degraded for one in load.made)
         assert median < 0.001, "a tenth of the deadline at most"
+        # A busy machine holds up some of them, but not those that have just begun to run.
+        assert took[len(took) // 4] < 0.001, "they wait for something"
         # After the first ones the pauses are 150 to 300 ms: 5 to 11 in so long, and a few before.
-        assert 5 <= len(closed.knocks) <= 17
         slack = load.machine.beats.worst + 0.05
-        assert max(gaps) < 0.35 + slack
-        assert min(gaps) > 0.02, "two at once, or without a pause"
+        assert watched / (0.3 + slack) <= len(knocks) <= watched / 0.15 + 6
+        for before, later in closed.gaps():
+            gap = later - before
+            assert gap < 0.3 + slack + load.machine.lost(before, later)
+            # The door is a thread of ours, and may have opened late to the first of the two.
+            late = load.machine.lost(before - 0.3, before)
+            assert gap + late > 0.02, "two at once, or without a pause"
         late = gaps[4:]
         assert max(late) - min(late) > 0.02, "no jitter"
 
@@ -102,47 +123,58 @@ async def test_it_pauses_after_a_lone_hit_too(prefix: str) -> None:
         with door() as closed:
             store = RedisStore(closed.url, prefix=prefix)
             assert (await run(store)).degraded
-            before = len(closed.knocks)
-            await asyncio.sleep(0.5)
-            assert len(closed.knocks) > before
+            before = await asyncio.to_thread(closed.caught_up)
+            more = asyncio.to_thread(wait_for, lambda d=closed, n=before: len(d.knocks) > n)
+            assert await more, "it has given up"
             await store.close_async()
             store.close()
-            after = len(closed.knocks)
+            after = await asyncio.to_thread(closed.caught_up)
             await asyncio.sleep(0.4)
-            assert len(closed.knocks) <= after + 1, "closed, and yet it knocks"
+            assert await asyncio.to_thread(closed.caught_up) <= after + 1, "it knocks though closed"
+
+
+async def come_back(stores: list[RedisStore], proxy: Proxy, machine: Watched) -> list[float]:
+    """When each store was closed again after an outage, in seconds since its end, sorted."""
+    limiters = [AsyncLimiter("1/second", store=store) for store in stores]
+    proxy.refuse()
+    for limiter in limiters:
+        while not (await limiter.hit("k")).degraded:
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(1.0)
+    mended = time.monotonic()
+    proxy.let_pass()
+    came: dict[int, float] = {}
+    while len(came) < len(stores) and time.monotonic() - mended < 10:
+        for number, store in enumerate(stores):
+            if number not in came and store.state == "closed":
+                came[number] = time.monotonic() - mended
+        await asyncio.sleep(0.002)
+    moments = sorted(came.values())
+    assert len(moments) == len(stores)
+    assert moments[-1] <= BACK_WITHIN + machine.lost(mended, mended + moments[-1])
+    return moments
 
 
 async def test_a_fleet_does_not_come_back_in_one_wave(redis_url: str, prefix: str) -> None:
-    stores = []
-    with Proxy(redis_url) as proxy:
-        for _ in range(30):
-            stores.append(RedisStore(proxy.url, prefix=prefix, deadline="200ms"))
-            await stores[-1].connect_async()
-        limiters = [AsyncLimiter("1/second", store=store) for store in stores]
-        proxy.refuse()
-        for limiter in limiters:
-            assert (await limiter.hit("k")).degraded
-        await asyncio.sleep(1.0)
-        mended = time.monotonic()
-        proxy.let_pass()
-        came: dict[int, float] = {}
-        while len(came) < len(stores) and time.monotonic() - mended < 5:
-            for number, store in enumerate(stores):
-                if number not in came and store.state == "closed":
-                    came[number] = time.monotonic() - mended
-            await asyncio.sleep(0.002)
-        for store in stores:
-            await store.close_async()
-    moments = sorted(came.values())
-    assert len(moments) == len(stores)
-    widest = max(sum(start <= m < start + 0.05 for m in moments) for start in moments)
-    print(
-        f"\n30 stores came back between {moments[0]:.3f} and {moments[-1]:.3f} s after the server,"
-        f" at most {widest} of them within 50 ms"
-    )
-    assert moments[-1] <= 1.0
-    assert widest <= 20
-    assert moments[-1] - moments[0] > 0.1
+    async with contextlib.AsyncExitStack() as stack:
+        proxy, machine = stack.enter_context(Proxy(redis_url)), stack.enter_context(Watched())
+        stores = [
+            await stack.enter_async_context(RedisStore(proxy.url, prefix=prefix, deadline="200ms"))
+            for _ in range(30)
+        ]
+        # All of them are in this process: where it stands still they come at once, so look again.
+        for _ in range(5):
+            moments = await come_back(stores, proxy, machine)
+            widest = max(sum(start <= m < start + 0.05 for m in moments) for start in moments)
+            print(
+                f"\n30 stores came back between {moments[0]:.3f} and {moments[-1]:.3f} s after the"
+                f" server, at most {widest} of them within 50 ms"
+            )
+            if widest <= 20 and moments[-1] - moments[0] > 0.1:
+                break
+            assert machine.beats.worst > 0.02, "in one wave, and no stall explains it"
+        else:
+            pytest.fail("in one wave, five times")
 
 
 def hang_up(server: Server) -> None:

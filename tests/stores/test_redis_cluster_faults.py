@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from stores.redis_cluster import Cluster, Node
     from stores.redis_sentinel import SentinelSetup
 
+pytestmark = pytest.mark.realtime
+
 
 def places(ports: list[int]) -> str:
     return ",".join(f"127.0.0.1:{port}" for port in ports)

@@ -27,6 +27,7 @@ from penstock.stores.redis import RedisStore
 from stores.load import BACK_WITHIN, KINDS, Load, TaskLoad, wait_for
 from stores.pinger import Pinger
 
+pytestmark = pytest.mark.realtime
 Start = Callable[..., Server]
 
 # By which the script says that a call came too late.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
@@ -24,10 +24,18 @@ from penstock.stores.redis.settings import Script
 from penstock.stores.redis.ticket import Seat, ThreadTicket
 from penstock.stores.redis.wire import HIT
 from stores.load import wait_for
+from stores.machine import Watched
 from stores.pinger import Pinger
 
+pytestmark = pytest.mark.realtime
 Start = Callable[..., Server]
 LIMIT = "10/year"  # which gives nothing back while we look
+
+
+@pytest.fixture
+def machine() -> Iterator[Watched]:
+    with Watched() as machine:
+        yield machine
 
 
 @pytest.fixture
@@ -86,7 +94,7 @@ async def zombies(server: Server, store: RedisStore) -> int:
 
 
 async def test_hits_that_came_too_late_are_not_booked(server: Server, make: Make) -> None:
-    booked = await zombies(server, make(server, deadline="50ms"))
+    booked = await zombies(server, make(server, deadline="200ms"))
     print(f"\nzombies: {booked} of 200 hits that had timed out were booked")
     assert booked == 0
 
@@ -96,7 +104,7 @@ async def test_without_a_deadline_in_the_script_they_would_be(
 ) -> None:
     """So that the test above is known to look at something."""
     monkeypatch.setattr(Script, "deadline", lambda self, server_ns: 0)
-    assert await zombies(server, make(server, deadline="50ms")) > 100
+    assert await zombies(server, make(server, deadline="200ms")) > 100
 
 
 # Policies --------------------------------------------------------------------------
@@ -178,7 +186,7 @@ def test_a_reservation_made_without_the_server_is_never_given_back_to_it(
     server: Server, make: Make
 ) -> None:
     for policy in ("open", "local"):
-        store = make(server, on_failure=policy)
+        store = make(server, on_failure=policy, deadline="1s")
         limiter = Limiter(LIMIT, store=store)
         store.connect()
         server.kill()
@@ -194,7 +202,7 @@ def test_a_reservation_made_without_the_server_is_never_given_back_to_it(
         limiter.reset("k")
 
 
-async def test_waiting_without_the_server(server: Server, make: Make) -> None:
+async def test_waiting_without_the_server(server: Server, make: Make, machine: Watched) -> None:
     server.kill()
     for policy, quick in (("open", True), ("closed", False), ("local", True)):
         store = make(server, on_failure=policy)
@@ -204,12 +212,13 @@ async def test_waiting_without_the_server(server: Server, make: Make) -> None:
         assert decision.degraded
         decision = Limiter(LIMIT, store=store).wait("k", timeout=0.5)
         assert bool(decision) == quick
-        assert time.monotonic() - start < 0.3, "it waited for what cannot come in time"
+        assert machine.took(start) < 0.3, "it waited for what cannot come in time"
     local = AsyncLimiter("10/second burst 1", store=make(server, on_failure="local"))
     start = time.monotonic()
     for _ in range(3):
         assert await local.wait("k")
-    assert 0.19 < time.monotonic() - start < 1
+    assert time.monotonic() - start > 0.19
+    assert machine.took(start) < 1
     # And who waits with "closed" is served soon after the server is back.
     waiting = asyncio.create_task(
         AsyncLimiter(LIMIT, store=make(server, on_failure="closed")).wait("k")
@@ -248,7 +257,7 @@ async def test_verbs_without_an_answer_are_lost_quietly_and_reset_is_not(
 
 
 async def test_more_than_may_wait_are_not_kept_waiting(server: Server, make: Make) -> None:
-    store = make(server, max_pending=100, deadline="1s")
+    store = make(server, max_pending=100, deadline="3s")
     told: list[Event] = []
     store.subscribe(told.append)
     limiter = AsyncLimiter("1000000/second", store=store)
@@ -263,10 +272,10 @@ async def test_more_than_may_wait_are_not_kept_waiting(server: Server, make: Mak
 
     await asyncio.gather(*(hit(number) for number in range(1000)))
     server.resume()
-    at_once = [seconds for seconds in took if seconds < 0.9]
+    at_once = [seconds for seconds in took if seconds < 2.9]
     print(
         f"\nmax_pending=100: {len(at_once)} of 1000 degraded at once, the last of them after"
-        f" {max(at_once) * 1e3:.1f} ms, at a deadline of 1 s"
+        f" {max(at_once) * 1e3:.1f} ms, at a deadline of 3 s"
     )
     assert len(at_once) == 900
     assert sum("waiting already" in event.reason for event in told) == 900  # type: ignore[attr-defined]

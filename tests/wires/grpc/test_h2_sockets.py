@@ -37,7 +37,7 @@ from wires.grpc.fuzz import rss, run
 from wires.grpc.kit import LARGE, NOW, WAIT, Echo, needs_h2, window
 from wires.grpc.serving import Peer, serve
 
-pytestmark = needs_h2
+pytestmark = [needs_h2, pytest.mark.realtime]
 CONNECTIONS = int(os.environ.get("PENSTOCK_CONNECTIONS", "2000"))
 
 
