@@ -6,11 +6,15 @@ import asyncio
 import time
 
 import httpx
+import pytest
 import requests
 from requests.adapters import HTTPAdapter
 
 from client.served import serving
 from penstock.client import AsyncPacedTransport, PacedAdapter, PacedTransport
+from stores.machine import Watched
+
+pytestmark = pytest.mark.realtime
 
 
 async def test_fifty_clients_against_one_limit() -> None:
@@ -26,9 +30,10 @@ async def test_fifty_clients_against_one_limit() -> None:
                 for _ in range(each):
                     done.append((await client.get(served.url)).status_code)
 
-        began = time.monotonic()
-        await asyncio.gather(*(work() for _ in range(clients)))
-        seconds = time.monotonic() - began
+        with Watched() as machine:
+            began = time.monotonic()
+            await asyncio.gather(*(work() for _ in range(clients)))
+            seconds = machine.took(began)
     ideal = (clients * each - rate) / rate
     late = served.refused(after=2)
     print(

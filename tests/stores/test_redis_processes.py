@@ -148,8 +148,8 @@ def test_closing_lets_go_of_threads_that_wait(own_server: Start, prefix: str) ->
     begun = time.monotonic()
     store.close()
     for thread in threads:
-        thread.join(10)
-    assert time.monotonic() - begun < 2
+        thread.join(20)
+    assert time.monotonic() - begun < 10, "half of what they would wait"
     assert [decision.degraded for decision in seen] == [True] * 8
     with pytest.raises(StoreError, match="closed"):
         limiter.hit("k")

@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from penstock.clock import MONOTONIC, Clock
 from penstock.wires.grpc import h2
 from penstock.wires.grpc.h2.limits import Limits
 from wires.grpc.frames import HELLO, Frame, Reader
@@ -42,7 +43,12 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serve(
-    wire: str, limits: Limits | None = None, *, tls: Any = None, echo: Echo | None = None
+    wire: str,
+    limits: Limits | None = None,
+    *,
+    tls: Any = None,
+    echo: Echo | None = None,
+    clock: Clock = MONOTONIC,
 ) -> AsyncIterator[Served]:
     echo = echo or Echo()
     if wire == "h2":
@@ -50,7 +56,7 @@ async def serve(
             pytest.skip("the nghttp2 extension was not built")
         from penstock.wires.grpc.h2.server import H2Server
 
-        server = H2Server(echo.methods, limits)
+        server = H2Server(echo.methods, limits, clock=clock)
         listener = await asyncio.get_running_loop().create_server(
             server.factory, "127.0.0.1", 0, **(tls.listening(server.limits) if tls else {})
         )
