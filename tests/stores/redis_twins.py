@@ -17,7 +17,7 @@ from penstock.durations import DAY, MICROSECOND, SECOND
 from penstock.stores.base import ENDLESS
 from penstock.stores.redis import script as redis_script
 from penstock.stores.redis import wire
-from penstock.stores.redis.wire import Request
+from penstock.stores.redis.wire import Operation
 from penstock.testing import FakeClock
 
 redis = pytest.importorskip("redis")
@@ -69,24 +69,24 @@ class Script:
         self.linger = linger
         self.keep = keep
 
-    def send(self, client: Any, asks: list[Ask], deadline: int = 0) -> tuple[Any, list[Request]]:
+    def send(self, client: Any, asks: list[Ask], deadline: int = 0) -> tuple[Any, list[Operation]]:
         """A batch, all of it at the time of its first step: the reply, and what was asked."""
         moment = asks[0].now
-        requests = requests_of(asks, moment)
+        operations = operations_of(asks, moment)
         clock = (moment // SECOND, moment % SECOND // MICROSECOND, self.linger, int(self.keep))
-        return client.evalsha(self.sha, *wire.encode(requests, deadline), *clock), requests
+        return client.evalsha(self.sha, *wire.encode(operations, deadline), *clock), operations
 
     def call(self, client: Any, asks: list[Ask], deadline: int = 0) -> list[Any]:
-        reply, requests = self.send(client, asks, deadline)
-        now, answers = wire.decode(reply, requests)
+        reply, operations = self.send(client, asks, deadline)
+        now, answers = wire.decode(reply, operations)
         assert now == asks[0].now
         return [fields(answer) for answer in answers]
 
 
-def requests_of(asks: list[Ask], moment: int, started: int = START) -> list[Request]:
+def operations_of(asks: list[Ask], moment: int, started: int = START) -> list[Operation]:
     several = {ask.limit: redis_script.policy(ask.limit, moment, started) for ask in asks}
     return [
-        Request(
+        Operation(
             ask.key.encode(), several[ask.limit], ask.verb, ask.cost, ask.mark, ask.kept, ask.size
         )
         for ask in asks
@@ -101,8 +101,8 @@ def in_redis(server: Server, asks: list[Ask], keep: bool = True) -> list[Any]:
         with server.client.pipeline(transaction=False) as pipe:
             for ask in asks[start : start + IN_FLIGHT]:
                 sent.append(script.send(pipe, [ask])[1])
-            for reply, requests in zip(pipe.execute(), sent, strict=True):
-                answers.append(fields(wire.decode(reply, requests)[1][0]))
+            for reply, operations in zip(pipe.execute(), sent, strict=True):
+                answers.append(fields(wire.decode(reply, operations)[1][0]))
     return answers
 
 

@@ -14,7 +14,16 @@ from penstock.algorithms.words import NO_MARK
 from penstock.durations import DAY, MICROSECOND, SECOND
 from penstock.stores.redis import script as redis_script
 from penstock.stores.redis import wire
-from penstock.stores.redis.wire import ATTEMPT, CHARGE, HIT, PEEK, REFRESH, REFUND, SPARED, Request
+from penstock.stores.redis.wire import (
+    ATTEMPT,
+    CHARGE,
+    HIT,
+    PEEK,
+    REFRESH,
+    REFUND,
+    SPARED,
+    Operation,
+)
 from penstock.testing import FakeClock
 from stores.redis_twins import (
     CASES,
@@ -124,17 +133,17 @@ def play(server: Server, games: list[Game], calls: int, keep: bool) -> list[bool
         with server.client.pipeline(transaction=False) as pipe:
             sent = [script.send(pipe, asks)[1] for asks, _ in some]
             replies = pipe.execute()
-        for reply, requests, (asks, expected) in zip(replies, sent, some, strict=True):
-            now, answers = wire.decode(reply, requests)
+        for reply, operations, (asks, expected) in zip(replies, sent, some, strict=True):
+            now, answers = wire.decode(reply, operations)
             found = [fields(answer) for answer in answers]
             if found != expected or now != asks[0].now:
                 pairs = enumerate(zip(found, expected, strict=True))
                 at = next(at for at, (ours, theirs) in pairs if ours != theirs)
                 lines = "\n".join(str(ask) for ask in asks)
                 pytest.fail(f"{lines}\nanswer {at}\nLua    {found[at]}\nPython {expected[at]}")
-            for first, request in enumerate(requests):
-                if request.size > 1:
-                    members = found[first : first + request.size]
+            for first, operation in enumerate(operations):
+                if operation.size > 1:
+                    members = found[first : first + operation.size]
                     passed.append(all(one["allowed"] for one in members))
     return passed
 
@@ -224,15 +233,15 @@ def test_a_calendar_that_does_not_reach_refreshes_the_whole_group(server: Server
     keys = [server.key() for _ in range(3)]
     daily = Limit.parse("5/day fixed_window tz UTC")
     policies = [redis_script.policy(limit, START) for limit in (LIMITS[0], daily)]
-    requests = [
-        Request(keys[0].encode(), policies[0], size=2),
-        Request(keys[1].encode(), policies[1], size=0),
-        Request(keys[2].encode(), policies[0]),
+    operations = [
+        Operation(keys[0].encode(), policies[0], size=2),
+        Operation(keys[1].encode(), policies[1], size=0),
+        Operation(keys[2].encode(), policies[0]),
     ]
     later = START + 9 * DAY
     clock = (later // SECOND, later % SECOND // MICROSECOND, 0, 1)
-    reply = server.client.evalsha(server.sha[True], *wire.encode(requests, 0), *clock)
-    _, answers = wire.decode(reply, requests)
+    reply = server.client.evalsha(server.sha[True], *wire.encode(operations, 0), *clock)
+    _, answers = wire.decode(reply, operations)
     assert answers[:2] == [REFRESH, REFRESH]
     assert fields(answers[2])["allowed"]
     assert [server.client.exists(key) for key in keys] == [0, 0, 1]

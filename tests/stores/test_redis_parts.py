@@ -18,7 +18,7 @@ from penstock.stores.redis.address import read_target
 from penstock.stores.redis.breaker import CLOSED, HALF_OPEN, OPEN, Breaker
 from penstock.stores.redis.fallback import scaled
 from penstock.stores.redis.server_clock import ServerClock
-from penstock.stores.redis.trouble import Trouble, redirection, trouble
+from penstock.stores.redis.server_errors import ServerError, redirection, server_error
 
 # Addresses -------------------------------------------------------------------------
 
@@ -149,30 +149,30 @@ def test_pauses_grow_to_a_bound_and_vary_by_chance() -> None:
 # Errors ----------------------------------------------------------------------------------
 
 ERRORS = [
-    ("NOSCRIPT No matching script.", Trouble.NO_SCRIPT),
-    ("MOVED 3999 127.0.0.1:6381", Trouble.MOVED),
-    ("ASK 3999 127.0.0.1:6381", Trouble.ASK),
-    ("LOADING Redis is loading the dataset in memory", Trouble.LOST_MASTER),
-    ("READONLY You can't write against a read only replica.", Trouble.LOST_MASTER),
+    ("NOSCRIPT No matching script.", ServerError.NO_SCRIPT),
+    ("MOVED 3999 127.0.0.1:6381", ServerError.MOVED),
+    ("ASK 3999 127.0.0.1:6381", ServerError.ASK),
+    ("LOADING Redis is loading the dataset in memory", ServerError.LOST_MASTER),
+    ("READONLY You can't write against a read only replica.", ServerError.LOST_MASTER),
     (
         "ERR Error running script (call to f_1): @user_script:1: @user_script: 7: -READONLY You"
         " can't write against a read only replica.",
-        Trouble.LOST_MASTER,
+        ServerError.LOST_MASTER,
     ),
-    ("OOM command not allowed when used memory > 'maxmemory'.", Trouble.UNAVAILABLE),
-    ("NOPERM this user has no permissions", Trouble.UNAVAILABLE),
-    ("WRONGTYPE Operation against a key", Trouble.FOREIGN),
-    ("PENSTOCK the value of this key is not a row of token_bucket", Trouble.FOREIGN),
-    ("DAMAGED the row of this key made no sense", Trouble.DAMAGED),
-    ("ERR unknown command 'EVALSHA'", Trouble.WRONG),
-    ("ERR user_script:1: attempt to index nil", Trouble.WRONG),
-    ("", Trouble.WRONG),
+    ("OOM command not allowed when used memory > 'maxmemory'.", ServerError.UNAVAILABLE),
+    ("NOPERM this user has no permissions", ServerError.UNAVAILABLE),
+    ("WRONGTYPE Operation against a key", ServerError.FOREIGN),
+    ("PENSTOCK the value of this key is not a row of token_bucket", ServerError.FOREIGN),
+    ("DAMAGED the row of this key made no sense", ServerError.DAMAGED),
+    ("ERR unknown command 'EVALSHA'", ServerError.WRONG),
+    ("ERR user_script:1: attempt to index nil", ServerError.WRONG),
+    ("", ServerError.WRONG),
 ]
 
 
 @pytest.mark.parametrize(("text", "what"), ERRORS)
-def test_knows_what_an_error_means(text: str, what: Trouble) -> None:
-    assert trouble(Exception(text)) is what
+def test_knows_what_an_error_means(text: str, what: ServerError) -> None:
+    assert server_error(Exception(text)) is what
 
 
 def test_reads_where_a_slot_has_gone() -> None:

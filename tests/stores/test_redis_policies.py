@@ -20,8 +20,8 @@ from penstock.errors import StoreUnavailable
 from penstock.events import Degraded, Event
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.counters import RedisCounters
+from penstock.stores.redis.pending_call import KeyOperation, Mailbox, ThreadCall
 from penstock.stores.redis.settings import Script
-from penstock.stores.redis.ticket import Seat, ThreadTicket
 from penstock.stores.redis.wire import HIT
 from stores.load import wait_for
 from stores.machine import Watched
@@ -131,13 +131,13 @@ def test_each_policy_for_a_store_and_for_a_limit(dead: Server, make: Make) -> No
 
 
 def test_what_two_threads_find_late_is_decided_once(dead: Server, make: Make) -> None:
-    """The engine gives up on a ticket in the moment in which its caller helps itself."""
+    """The engine gives up on a call at the moment in which its caller helps itself."""
     store = make(dead, on_failure="local")
     limiter, both = Limiter(LIMIT, store=store), threading.Barrier(2, timeout=0.5)
     assert limiter.peek("k").degraded
     counters = store.counters(Limit.parse(LIMIT))
     assert isinstance(counters, RedisCounters)
-    ticket, told = ThreadTicket(Seat(), counters, "k", HIT), []
+    call, told = ThreadCall(Mailbox(), [KeyOperation(counters, "k", HIT)]), []
 
     def hook(event: Event) -> None:
         told.append(event)
@@ -145,7 +145,7 @@ def test_what_two_threads_find_late_is_decided_once(dead: Server, make: Make) ->
             both.wait()
 
     store.subscribe(hook)
-    late = (ticket, "no answer within 10 ms")
+    late = (call, "no answer within 10 ms")
     threads = [threading.Thread(target=store.fallback.degrade, args=late) for _ in range(2)]
     for thread in threads:
         thread.start()

@@ -15,7 +15,7 @@ from penstock import Limit, UnsupportedLimit
 from penstock.durations import DAY, MICROSECOND, MILLISECOND, SECOND
 from penstock.stores.redis import script as redis_script
 from penstock.stores.redis import wire
-from penstock.stores.redis.wire import CHARGE, HIT, PEEK, REFRESH, REFUND, RESET, Request
+from penstock.stores.redis.wire import CHARGE, HIT, PEEK, REFRESH, REFUND, RESET, Operation
 from penstock.testing import StoreConformance
 from stores.redis_twins import (
     LINGER,
@@ -25,8 +25,8 @@ from stores.redis_twins import (
     Server,
     fields,
     in_redis,
+    operations_of,
     redis,
-    requests_of,
 )
 
 # What is left behind ------------------------------------------------------------
@@ -112,11 +112,11 @@ def test_a_value_can_be_looked_at_as_base_lua_says(server: Server) -> None:
 def live(server: Server, asks: list[tuple[str, str, Any, int]]) -> list[Any]:
     """The script of production, by the server's own time."""
     now = time.time_ns()
-    requests = requests_of(
+    operations = operations_of(
         [Ask(now, key, Limit.parse(text), verb, cost) for key, text, verb, cost in asks], now, now
     )
-    reply = server.client.evalsha(server.sha[False], *wire.encode(requests, 0))
-    moment, answers = wire.decode(reply, requests)
+    reply = server.client.evalsha(server.sha[False], *wire.encode(operations, 0))
+    moment, answers = wire.decode(reply, operations)
     assert abs(moment - now) < 5 * SECOND
     return [fields(answer) for answer in answers]
 
@@ -301,9 +301,9 @@ def test_a_calendar_far_from_the_clients_is_refreshed(server: Server, unit: str,
         key = server.key()
         clock = (moment // SECOND, moment % SECOND // MICROSECOND, LINGER, 1)
         for verb in (PEEK, CHARGE, REFUND, HIT):
-            requests = [Request(key.encode(), told, verb)]
-            reply = server.client.evalsha(server.sha[True], *wire.encode(requests, 0), *clock)
-            found, [answer] = wire.decode(reply, requests)
+            operations = [Operation(key.encode(), told, verb)]
+            reply = server.client.evalsha(server.sha[True], *wire.encode(operations, 0), *clock)
+            found, [answer] = wire.decode(reply, operations)
             assert found == moment
             assert (answer is REFRESH) == (finish is None)
         if finish is None:

@@ -23,7 +23,7 @@ from penstock.stores.redis.wire import (
     REFUND,
     RESET,
     SPARED,
-    Request,
+    Operation,
 )
 from penstock.testing import StoreConformance
 from stores.redis_twins import START, Ask, Script, Server, fields
@@ -40,27 +40,27 @@ NOW = START // MICROSECOND
 
 def test_a_plain_hit_takes_its_key_and_one_argument() -> None:
     keys = [b"key%d" % at for at in range(32)]
-    told = wire.encode([Request(key, BUCKET) for key in keys], 99)
+    told = wire.encode([Operation(key, BUCKET) for key in keys], 99)
     assert told == [32, *keys, 99, 4, BUCKET.text, *[b"3"] * 32]
 
 
 def test_each_policy_is_sent_once() -> None:
     several = [WINDOW, BUCKET, WINDOW, WINDOW, BUCKET]
-    told = wire.encode([Request(b"k", policy) for policy in several], 0)
+    told = wire.encode([Operation(b"k", policy) for policy in several], 0)
     assert told[6:] == [0, 5, WINDOW.text, BUCKET.text, b"3", b"4", b"3", b"3", b"4"]
 
 
-def test_other_requests_say_what_they_are() -> None:
+def test_other_operations_say_what_they_are() -> None:
     told = wire.encode(
         [
-            Request(b"a", BUCKET, HIT, 3),
-            Request(b"b", BUCKET, PEEK),
-            Request(b"c", BUCKET, CHARGE, 10**30),
-            Request(b"d", BUCKET, REFUND, 2, START, 1),
-            Request(b"e", BUCKET, REFUND),
-            Request(b"f", BUCKET, RESET),
-            Request(b"g", BUCKET, size=2),
-            Request(b"h", BUCKET, HIT, 2, size=0),
+            Operation(b"a", BUCKET, HIT, 3),
+            Operation(b"b", BUCKET, PEEK),
+            Operation(b"c", BUCKET, CHARGE, 10**30),
+            Operation(b"d", BUCKET, REFUND, 2, START, 1),
+            Operation(b"e", BUCKET, REFUND),
+            Operation(b"f", BUCKET, RESET),
+            Operation(b"g", BUCKET, size=2),
+            Operation(b"h", BUCKET, HIT, 2, size=0),
         ],
         0,
     )
@@ -94,10 +94,10 @@ def test_after_its_deadline_a_call_does_nothing(server: Server, deadline: int, l
 
 def test_the_deadline_is_by_the_clock_of_the_server(server: Server) -> None:
     now = time.time_ns()
-    requests = [Request(server.key().encode(), redis_script.policy(Limit.parse("5/hour"), now))]
+    operations = [Operation(server.key().encode(), redis_script.policy(Limit.parse("5/hour"), now))]
     for deadline, late in [(now - SECOND, True), (now + 60 * SECOND, False)]:
-        told = wire.encode(requests, deadline // MICROSECOND)
-        moment, [answer] = wire.decode(server.client.evalsha(server.sha[False], *told), requests)
+        told = wire.encode(operations, deadline // MICROSECOND)
+        moment, [answer] = wire.decode(server.client.evalsha(server.sha[False], *told), operations)
         assert (answer is LATE) == late
         assert abs(moment - now) < 60 * SECOND
 
@@ -109,19 +109,21 @@ def test_the_deadline_is_by_the_clock_of_the_server(server: Server) -> None:
 def test_looks_and_hits_of_any_kind_are_decisions(server: Server, text: str) -> None:
     key, limit = server.key(), Limit.parse(text)
     for verb, cost in [(PEEK, 1), (HIT, 2), (HIT, 3), (PEEK, 1), (HIT, 9), (HIT, 1), (PEEK, 99)]:
-        requests = [Request(key.encode(), redis_script.policy(limit, START, START), verb, cost)]
-        told = wire.encode(requests, 0)
+        operations = [Operation(key.encode(), redis_script.policy(limit, START, START), verb, cost)]
+        told = wire.encode(operations, 0)
         clock = (START // SECOND, START % SECOND // MICROSECOND, 1000, 1)
-        _, [answer] = wire.decode(server.client.evalsha(server.sha[True], *told, *clock), requests)
+        _, [answer] = wire.decode(
+            server.client.evalsha(server.sha[True], *told, *clock), operations
+        )
         assert type(answer) is Decision
         assert answer.limit == limit
 
 
 REQUESTS = [
-    Request(b"a", BUCKET),
-    Request(b"b", WINDOW, HIT, 2),
-    Request(b"c", BUCKET, CHARGE),
-    Request(b"d", LOCKED, PEEK, 1),
+    Operation(b"a", BUCKET),
+    Operation(b"b", WINDOW, HIT, 2),
+    Operation(b"c", BUCKET, CHARGE),
+    Operation(b"d", LOCKED, PEEK, 1),
 ]
 GOOD = [NOW, 7, [1, 2, 3, 4], 1, [0, 5, 6, 7, 8]]
 
@@ -181,4 +183,4 @@ def test_whatever_comes_back_is_an_answer_or_a_value_error(reply: Any) -> None:
                 repr(answer)
                 assert type(answer._mark) is int
             else:
-                assert answer is None or isinstance(answer, wire.Undecided | Exception)
+                assert answer is None or isinstance(answer, wire.NoDecision | Exception)

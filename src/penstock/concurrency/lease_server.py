@@ -27,7 +27,7 @@ from penstock.concurrency.leases import LeaseFlow, ScriptCall
 from penstock.errors import ForeignValue, StoreError, StoreUnavailable
 from penstock.events import Event, Hooks, StoreDown, StoreUp
 from penstock.stores.redis import RedisStore
-from penstock.stores.redis.trouble import Trouble, trouble
+from penstock.stores.redis.server_errors import ServerError, server_error
 
 logger = logging.getLogger("penstock.concurrency")
 
@@ -197,9 +197,10 @@ def _answered_error(error: Exception, call: ScriptCall) -> StoreError | None:
         return None
     # redis-py drops the first word if it is ERR.
     text = str(error)
-    found = trouble(error)
-    if found is Trouble.WRONG:
-        found = trouble(ResponseError(f"ERR {text}")) if "script" in text else Trouble.UNAVAILABLE
-    if found is Trouble.FOREIGN:
+    kind = server_error(error)
+    if kind is ServerError.WRONG:
+        in_script = "script" in text
+        kind = server_error(ResponseError(f"ERR {text}")) if in_script else ServerError.UNAVAILABLE
+    if kind is ServerError.FOREIGN:
         return ForeignValue(f"{call.keys[0]!r} or a sibling was not written by Penstock: {text}")
-    return StoreError(f"the lease script failed: {text}") if found is Trouble.WRONG else None
+    return StoreError(f"the lease script failed: {text}") if kind is ServerError.WRONG else None

@@ -8,7 +8,7 @@
     redis+cluster://[user:password@]host:port,host:port
 
 ``valkey`` may stand for ``redis``. Connections are opened by redis-py, which knows every
-option of TLS and of logging in, and then spoken over by `Link`.
+option of TLS and of logging in, and then used by `Connection` of connection.py.
 """
 
 from __future__ import annotations

@@ -12,8 +12,14 @@ from penstock.algorithms.words import NO_MARK
 from penstock.decision import Decision
 from penstock.limit import Limit
 from penstock.stores.base import ENDLESS, Counters, check_cost, check_key
+from penstock.stores.redis.pending_call import (
+    AwaitableHit,
+    KeyOperation,
+    Mailbox,
+    TaskCall,
+    ThreadCall,
+)
 from penstock.stores.redis.script import Policy, policy
-from penstock.stores.redis.ticket import Pending, Seat, TaskTicket, ThreadTicket
 from penstock.stores.redis.wire import ATTEMPT, CHARGE, HIT, PEEK, REFUND, RESET, TAKES
 
 if TYPE_CHECKING:
@@ -23,7 +29,7 @@ Tag = Callable[[str], str]
 
 
 def as_tag(tag: str | Tag | None) -> Tag | None:
-    """A function of the key, if what tags it is the same text for all."""
+    """A function of the key, also if the tag is one text for all."""
     if tag is None or callable(tag):
         return tag
     fixed = check_key(tag)
@@ -31,7 +37,7 @@ def as_tag(tag: str | Tag | None) -> Tag | None:
 
 
 class RedisCounters(Counters):
-    """Checks what it is asked for, and makes a ticket of it."""
+    """Checks the arguments, and makes pending calls from them."""
 
     def __init__(self, limit: Limit, store: RedisStore, prefix: str, tag: Tag | None) -> None:
         super().__init__(limit, store.clock)
@@ -41,10 +47,10 @@ class RedisCounters(Counters):
         self._limit_part = keys.part(limit.counted_as)
         self._head = f"{prefix}:{self._limit_part}:"
         self._started: int | None = None
-        # Made now, so that a limit which cannot be held is an error now.
+        # Made now, so that a limit that Redis cannot hold is an error now.
         self._policy = policy(limit, store.clock.now())
 
-    # What a ticket needs ------------------------------------------------------------
+    # What an operation needs --------------------------------------------------------
 
     def redis_key(self, name: str) -> bytes:
         if self._tag is None:
@@ -53,19 +59,19 @@ class RedisCounters(Counters):
         return keys.encode(f"{self._prefix}:{{{tag}}}:{self._limit_part}:{keys.last_part(name)}")
 
     def policy_at(self, now: int) -> Policy:
-        """What the script is told when the server's clock shows ``now``."""
+        """The policy to send when the server's clock shows ``now``."""
         if self._started is None:
             self.renew_policy(now)
         return self._policy
 
     def renew_policy(self, now: int) -> None:
-        """The script asks for it when its calendar does not reach to the present."""
+        """The script asks for this when the policy's calendar does not cover the present."""
         if self._started is None:
             self._started = now  # a warm-up begins with the first hit that is sent
         self._policy = policy(self.limit, now, self._started)
 
     def give_back_here(self, name: str, cost: int, decision: Decision) -> None:
-        """What a degraded decision took in this process."""
+        """Give back what a degraded decision took in this process."""
         self._store.fallback.refund_here(self, name, cost, decision._mark, 0)
 
     # For threads --------------------------------------------------------------------
@@ -97,46 +103,47 @@ class RedisCounters(Counters):
     def hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
         cost = check_cost(cost)
         names = [check_key(key) for key in keys]
-        seat: Seat = Seat()
-        tickets = [ThreadTicket(seat, self, name, HIT, cost) for name in names]
-        return self._store.ask_for_all(tickets, seat)
+        mailbox: Mailbox = Mailbox()
+        calls = [ThreadCall(mailbox, [KeyOperation(self, name, HIT, cost)]) for name in names]
+        return self._store.ask_for_all(calls, mailbox)
 
     def _ask(self, verb: str, key: str, cost: int, mark: int = NO_MARK, kept: int = 0) -> Any:
-        seat: Seat = Seat()
-        ticket = ThreadTicket(seat, self, check_key(key), verb, check_cost(cost), mark, kept)
-        return self._store.ask_for_all([ticket], seat)[0]
+        mailbox: Mailbox = Mailbox()
+        operation = KeyOperation(self, check_key(key), verb, check_cost(cost), mark, kept)
+        return self._store.ask_for_all([ThreadCall(mailbox, [operation])], mailbox)[0]
 
     # For coroutines -----------------------------------------------------------------
 
     def submit(self, verb: str, *args: Any) -> Awaitable[Any]:
         if verb == "hit_many":
             return self._hit_many(*args)
-        ticket = self._ticket(verb, *args)
+        call = self._call(verb, *args)
         if verb in TAKES:
-            return Pending(partial(self._store.hit, ticket), partial(self._store.drop, [ticket]))
-        # A look may be given up. What charges or gives back happens, whoever waits for it.
-        return ticket.future if verb == PEEK else asyncio.shield(ticket.future)
+            return AwaitableHit(partial(self._store.hit, call), partial(self._store.drop, [call]))
+        # A peek may be given up. A charge or a refund happens even if its task is cancelled.
+        return call.future if verb == PEEK else asyncio.shield(call.future)
 
-    def _ticket(
+    def _call(
         self, verb: str, key: str, cost: int = 1, mark: int = NO_MARK, kept: int = 0
-    ) -> TaskTicket:
-        """Sent already, or done here."""
+    ) -> TaskCall:
+        """A call that was sent already, or done here."""
         cost, key = check_cost(cost), check_key(key)
-        ticket = TaskTicket(asyncio.get_running_loop(), self, key, _VERBS[verb], cost, mark, kept)
+        operation = KeyOperation(self, key, _VERBS[verb], cost, mark, kept)
+        call = TaskCall(asyncio.get_running_loop(), [operation])
         if mark < NO_MARK:
             self._store.fallback.refund_here(self, key, cost, mark, kept)
-            ticket.settle(None)
+            call.settle(None)
         else:
-            self._store.put(ticket)
-        return ticket
+            self._store.put(call)
+        return call
 
     async def _hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
         cost, loop = check_cost(cost), asyncio.get_running_loop()
         names = [check_key(key) for key in keys]
-        tickets = [TaskTicket(loop, self, name, HIT, cost) for name in names]
-        for ticket in tickets:
-            self._store.put(ticket)
-        return await self._store.hits(tickets)
+        calls = [TaskCall(loop, [KeyOperation(self, name, HIT, cost)]) for name in names]
+        for call in calls:
+            self._store.put(call)
+        return await self._store.hits(calls)
 
 
 _VERBS = {

@@ -1,7 +1,7 @@
 """Engine: all that a store does in one event loop.
 
-Every ticket has the same patience, so tickets run out in the order in which they came: one
-timer, for the first of them, is enough for all.
+All calls have the same deadline, so they run out in the order in which they came: one timer,
+for the first of them, is enough.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections import deque
 from penstock.errors import StoreUnavailable
 from penstock.stores.redis.cluster import ClusterRouter
 from penstock.stores.redis.node import Node
+from penstock.stores.redis.pending_call import PendingCall
 from penstock.stores.redis.router import Router
 from penstock.stores.redis.settings import Settings
-from penstock.stores.redis.ticket import Ticket
 
 
 class Engine:
-    """Tickets in; each is settled within its deadline, whatever the servers do."""
+    """Sees to it that each call is settled within its deadline, whatever the servers do."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -27,48 +27,49 @@ class Engine:
         self.router: Router | ClusterRouter = kind(settings, loop)
         self._settings = settings
         self._patience = settings.deadline
-        self._open: deque[Ticket] = deque()
+        self._open: deque[PendingCall] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    def put(self, ticket: Ticket) -> None:
-        ticket.due = time.monotonic() + self._patience
+    def put(self, call: PendingCall) -> None:
+        call.due = time.monotonic() + self._patience
         self.forget_settled()
-        self._open.append(ticket)
+        self._open.append(call)
         if self._timer is None:
             self._timer = self.loop.call_later(self._patience, self._expire)
-        self.router.put(ticket)
+        self.router.put(call)
 
     @property
-    def has_news(self) -> bool:
-        """Whether a server said something that nobody has read, or left."""
-        return any(node.link is not None and node.link.has_news for node in self.router.nodes)
+    def has_input(self) -> bool:
+        """Whether a server sent something that was not read yet, or closed its connection."""
+        connections = [node.connection for node in self.router.nodes]
+        return any(connection and connection.has_input for connection in connections)
 
     def flush(self) -> None:
-        """Send what waits, without waiting for the end of this turn."""
+        """Send what is queued now, not at the end of this turn of the loop."""
         for node in self.router.nodes:
             node.flush()
 
     def forget_settled(self) -> None:
-        """Let go of tickets that need no timer any more, a few at a time."""
+        """Drop calls that need no timer any more, a few at a time."""
         waiting = self._open
         while waiting and waiting[0].settled:
             waiting.popleft()
 
     def _expire(self) -> None:
         waiting, now = self._open, time.monotonic()
-        late: list[Ticket] = []
+        late: list[PendingCall] = []
         while waiting and (waiting[0].settled or waiting[0].due <= now):
-            ticket = waiting.popleft()
-            if not ticket.settled:
-                late.append(ticket)
+            call = waiting.popleft()
+            if not call.settled:
+                late.append(call)
         self._timer = None
         if waiting:
             self._timer = self.loop.call_later(waiting[0].due - now, self._expire)
-        for node in {ticket.node for ticket in late}:
+        for node in {call.node for call in late}:
             if node is not None:
                 node.missed(now)
-        for ticket in late:
-            self._settings.degrade(ticket, f"no answer within {self._patience * 1e3:g} ms")
+        for call in late:
+            self._settings.degrade(call, f"no answer within {self._patience * 1e3:g} ms")
 
     async def connect(self, seconds: float) -> None:
         try:
@@ -86,10 +87,10 @@ class Engine:
             self._timer = None
 
     def hang_up(self) -> None:
-        """Its loop is closed already: at least the servers shall know."""
+        """Its loop is closed already: close the sockets, so that the servers notice."""
         for node in self.nodes:
-            if node.link is not None:
-                node.link.hang_up()
+            if node.connection is not None:
+                node.connection.hang_up()
 
     @property
     def nodes(self) -> list[Node]:

@@ -1,7 +1,7 @@
-"""Engines: all of one store's, a single one for threads and one for each event loop.
+"""Engines: those of one store, one for all threads and one for each event loop.
 
-They are made when they are first needed. A forked child begins without any: the parent's
-connections are the parent's.
+They are made when they are first needed. A forked child starts without any, as it must not use
+its parent's connections.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from penstock.errors import StoreError
 from penstock.stores.redis.breaker import CLOSED, HALF_OPEN, OPEN
 from penstock.stores.redis.engine import Engine
+from penstock.stores.redis.pending_call import TaskCall
 from penstock.stores.redis.settings import Settings
-from penstock.stores.redis.ticket import TaskTicket
-from penstock.stores.redis.turns import Turns
+from penstock.stores.redis.thread_loop import ThreadLoop
 
 
 class Engines:
-    """Finds the engine for whoever asks."""
+    """Finds the engine of the calling thread or event loop."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -33,55 +33,58 @@ class Engines:
     def start_over(self) -> None:
         """No connections, no thread."""
         self._starting = threading.Lock()
-        self._turns: Turns | None = None
+        self._thread_loop: ThreadLoop | None = None
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Engine]
         self._by_loop = weakref.WeakKeyDictionary()
         self._last: tuple[asyncio.AbstractEventLoop | None, Engine | None] = (None, None)
 
-    def put(self, ticket: TaskTicket) -> None:
-        """Send; the ticket's future has the answer."""
+    def put(self, call: TaskCall) -> None:
+        """Send it; its future gets the answer."""
         loop, engine = self._last
-        if engine is None or loop is not ticket.future.get_loop():
-            engine = self.of(ticket.future.get_loop())
-        engine.put(ticket)
+        if engine is None or loop is not call.future.get_loop():
+            engine = self.of(call.future.get_loop())
+        engine.put(call)
 
     def of(self, loop: asyncio.AbstractEventLoop) -> Engine:
         """The engine of the loop that is running."""
         self._check_open()
         engine = self._by_loop.get(loop)
         if engine is None:
-            # Programs that call asyncio.run again and again leave one behind each time.
+            # Programs that call asyncio.run several times leave one behind each time.
             for other in [other for other in self._by_loop if other.is_closed()]:
                 self._by_loop.pop(other).hang_up()
             engine = self._by_loop[loop] = Engine(self._settings, loop)
         self._last = (loop, engine)
         return engine
 
-    def for_threads(self) -> Turns:
-        turns = self._turns
-        if turns is None:
+    def for_threads(self) -> ThreadLoop:
+        thread_loop = self._thread_loop
+        if thread_loop is None:
             with self._starting:
                 self._check_open()
-                turns = self._turns
-                if turns is None:
-                    turns = self._turns = Turns(self._settings)
+                thread_loop = self._thread_loop
+                if thread_loop is None:
+                    thread_loop = self._thread_loop = ThreadLoop(self._settings)
                     # Not at exit: then no thread can be started, and none is left behind.
-                    weakref.finalize(self, turns.close, wait=False).atexit = False
-        return turns
+                    weakref.finalize(self, thread_loop.close, wait=False).atexit = False
+        return thread_loop
 
     @property
     def state(self) -> str:
-        """The circuit breaker's, the worst of all servers'."""
-        engines = [*self._by_loop.values(), *([self._turns.engine] if self._turns else [])]
+        """The circuit breaker's state, the worst of all servers."""
+        engines = [
+            *self._by_loop.values(),
+            *([self._thread_loop.engine] if self._thread_loop else []),
+        ]
         states = {node.breaker.state for engine in engines if engine for node in engine.nodes}
         return next((state for state in (OPEN, HALF_OPEN) if state in states), CLOSED)
 
     def close(self) -> None:
-        """All of them, for good."""
+        """Close all of them, for good."""
         self._closed = True
-        turns, self._turns = self._turns, None
-        if turns is not None:
-            turns.close()
+        thread_loop, self._thread_loop = self._thread_loop, None
+        if thread_loop is not None:
+            thread_loop.close()
         for loop, engine in [*self._by_loop.items()]:
             if loop.is_closed():
                 engine.hang_up()
@@ -91,7 +94,7 @@ class Engines:
         self._last = (None, None)
 
     async def close_async(self) -> None:
-        """That of this event loop; threads and other loops go on."""
+        """Close that of this event loop; threads and other loops go on."""
         engine = self._by_loop.pop(asyncio.get_running_loop(), None)
         self._last = (None, None)
         if engine is not None:
@@ -104,7 +107,7 @@ class Engines:
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    """Call it in that loop, now if it is this one's."""
+    """Call it in that loop, at once if it is the running one."""
     try:
         here = asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -122,12 +125,12 @@ _inherited: list[Any] = []
 
 
 def _after_fork() -> None:
-    """The parent's connections are kept as they are.
+    """Keep the parent's connections as they are.
 
-    To close them here would reach into its event loop's files.
+    Closing them in the child would change the epoll set that it shares with the parent.
     """
     for engines in [*_everyones]:
-        _inherited.append((engines._turns, dict(engines._by_loop), engines._last))
+        _inherited.append((engines._thread_loop, dict(engines._by_loop), engines._last))
         engines.start_over()
 
 

@@ -1,12 +1,12 @@
-"""What is answered when the server cannot be asked: the failure policies.
+"""The failure policies: how to answer when the server cannot be asked.
 
 - ``open``: allowed, as if the key had never been seen
 - ``closed``: refused, to be tried again in a second
 - ``local``: decided by a `MemoryStore` of this process, with its share of the limit
 
-What such a decision took lies in this process or nowhere, so it must never be given back
-to the server: its mark says so. Marks of the server's are nanoseconds since 1970, those
-of local decisions are negative.
+Such a decision took its units in this process or nowhere, so they must never be given back
+to the server. Its mark says so: the server's marks are nanoseconds since 1970, those of local
+decisions are negative.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.events import Degraded, Event
 from penstock.limit import Limit, Soft
 from penstock.stores.base import Counters
 from penstock.stores.memory import MemoryStore
-from penstock.stores.redis.ticket import Question, Ticket
+from penstock.stores.redis.pending_call import KeyOperation, PendingCall
 from penstock.stores.redis.wire import ATTEMPT, CHARGE, DECIDES, HIT, REFUND
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 ASK_AGAIN = SECOND
 NOWHERE = -2  # the mark of a decision that took nothing anywhere
-_LOCAL = -3  # and of those that were booked here: this minus their mark in the local store
+_LOCAL = -3  # of one that took here: this minus its mark in the local store
 
 
 class Fallback:
-    """Answers tickets by policy, and tells the hooks."""
+    """Answers calls by policy, and emits events."""
 
     def __init__(self, store: str, policy: str, share: float, max_keys: int, hooks: Hooks) -> None:
         self.policy = policy
@@ -43,79 +43,79 @@ class Fallback:
         self._hooks = hooks
         self._shares: dict[Limit, Counters] = {}
 
-    def degrade(self, ticket: Ticket, reason: str) -> None:
-        """Settle the ticket without the server."""
-        if not ticket.claim():
+    def degrade(self, call: PendingCall, reason: str) -> None:
+        """Settle the call without the server."""
+        if not call.claim():
             return
         if self._hooks:
-            for question in ticket.questions:
-                self._hooks.emit(self._event(question, reason))
-        if ticket.members:
-            ticket.tell(self._decide_group(ticket.questions))
-        elif ticket.verb in DECIDES:
-            ticket.tell(self._decide(ticket))
-        elif ticket.verb in (CHARGE, REFUND):
-            # Lost. Raising would hide what the caller was about; the event tells it.
-            ticket.tell(None)
+            for operation in call.operations:
+                self._hooks.emit(self._event(operation, reason))
+        if call.is_group:
+            call.resolve(self._decide_group(call.operations))
+        elif call.first.verb in DECIDES:
+            call.resolve(self._decide(call.first))
+        elif call.first.verb in (CHARGE, REFUND):
+            # Lost. An exception would hide what the caller is doing; the event reports it.
+            call.resolve(None)
         else:
-            ticket.tell(StoreUnavailable(f"{self._store}: {reason}"))
+            call.resolve(StoreUnavailable(f"{self._store}: {reason}"))
 
-    def decide(self, question: Question, reason: str) -> Decision:
-        """A decision on one question without the server."""
+    def decide(self, operation: KeyOperation, reason: str) -> Decision:
+        """A decision on one operation without the server."""
         if self._hooks:
-            self._hooks.emit(self._event(question, reason))
-        return self._decide(question)
+            self._hooks.emit(self._event(operation, reason))
+        return self._decide(operation)
 
     def refund_here(self, counters: Counters, key: str, cost: int, mark: int, kept: int) -> None:
         """Give back what a degraded decision took."""
         if mark <= _LOCAL:
             self.counters(counters.limit).refund(key, cost, _LOCAL - mark, kept)
 
-    def _event(self, question: Question, reason: str) -> Event:
-        limit = question.counters.limit
+    def _event(self, operation: KeyOperation, reason: str) -> Event:
+        limit = operation.counters.limit
         policy = limit.on_failure or self.policy
-        return Degraded(self._store, limit, question.name, str(question.verb), policy, reason)
+        return Degraded(self._store, limit, operation.name, str(operation.verb), policy, reason)
 
-    def _decide(self, question: Question) -> Decision:
-        limit = question.counters.limit
+    def _decide(self, operation: KeyOperation) -> Decision:
+        limit = operation.counters.limit
         policy = limit.on_failure or self.policy
         if policy == "local":
             counters = self.counters(limit)
-            name, cost = question.name, question.cost
-            if question.verb == ATTEMPT:
-                seen = counters.attempt(name, cost, question.mark)
-            elif question.verb == HIT:
+            name, cost = operation.name, operation.cost
+            if operation.verb == ATTEMPT:
+                seen = counters.attempt(name, cost, operation.mark)
+            elif operation.verb == HIT:
                 seen = counters.hit(name, cost)
             else:
                 seen = counters.peek(name, cost)
             return seen.as_degraded(limit, _LOCAL - seen._mark)
         if policy == "open":
-            room = max(0, limit.burst - question.cost)
+            room = max(0, limit.burst - operation.cost)
             return decided(limit, True, room, 1, 0, 0, 0, False, NOWHERE, True)
         return decided(limit, False, 0, 1, ASK_AGAIN, ASK_AGAIN, 0, False, NOWHERE, True)
 
-    def _decide_group(self, questions: list[Question]) -> list[Decision]:
-        """All or nothing here, too: what was taken is given back when another refuses."""
-        decisions = [self._decide(question) for question in questions]
+    def _decide_group(self, operations: list[KeyOperation]) -> list[Decision]:
+        """All or nothing: what was taken is given back if another member refuses."""
+        decisions = [self._decide(operation) for operation in operations]
         if all(decisions):
             return decisions
-        for question, decision in zip(questions, decisions, strict=True):
+        for operation, decision in zip(operations, decisions, strict=True):
             if decision:
-                counters = question.counters
-                self.refund_here(counters, question.name, question.cost, decision._mark, 0)
+                counters = operation.counters
+                self.refund_here(counters, operation.name, operation.cost, decision._mark, 0)
         return decisions
 
     def counters(self, limit: Limit) -> Counters:
-        found = self._shares.get(limit)
-        if found is None:
+        counters = self._shares.get(limit)
+        if counters is None:
             share = self.share if limit.share is None else limit.share
-            found = self._shares[limit] = self.local.counters(scaled(limit, share))
-        return found
+            counters = self._shares[limit] = self.local.counters(scaled(limit, share))
+        return counters
 
     def release(self, limit: Limit) -> bool:
-        """Let go of this process's part of a limit, if nothing in it matters any more."""
-        found = self._shares.get(limit)
-        if found is None or self.local.release(found.limit):
+        """Forget this process's part of a limit, if nothing in it matters any more."""
+        counters = self._shares.get(limit)
+        if counters is None or self.local.release(counters.limit):
             self._shares.pop(limit, None)
             return True
         return False

@@ -1,7 +1,7 @@
 """Groups: several keys that are taken from together, all or none.
 
-The script decides on one group as a whole. In a cluster it can do so only with keys of one
-slot, so there may be several groups, and what one took is given back when another refuses.
+The script decides on a group as a whole. In a cluster it can only do so for keys of one slot,
+so there may be several groups, and what one took is given back when another refuses.
 """
 
 from __future__ import annotations
@@ -14,38 +14,35 @@ from redis.crc import key_slot
 from penstock.decision import Decision
 from penstock.stores.base import Counters, check_cost, check_key
 from penstock.stores.redis.counters import RedisCounters
-from penstock.stores.redis.ticket import Question, Ticket
+from penstock.stores.redis.pending_call import KeyOperation, PendingCall
 from penstock.stores.redis.wire import ATTEMPT, HIT, REFUND, TAKES
 
-Wanted = tuple[Counters, str, int]
-# What a refund's ticket is made of: counters, key, verb, cost, mark.
-Refund = tuple[RedisCounters, str, str, int, int]
-# What a group's ticket is made of, its other members, and where they stood in what was wanted.
-Group = tuple[tuple[RedisCounters, str, str, int], list[Question], list[int]]
+Item = tuple[Counters, str, int]
+# The operations of a group, and the place of each in the list of items.
+Group = tuple[list[KeyOperation], list[int]]
 
 
-def groups_of(wanted: Iterable[Wanted], by_slots: bool, attempt: bool) -> list[Group]:
-    """What can be decided as a whole: all of it, or in a cluster what shares a slot."""
+def groups_of(items: Iterable[Item], by_slots: bool, attempt: bool) -> list[Group]:
+    """The groups that can be decided as a whole: one, or in a cluster one for each slot."""
     verb = ATTEMPT if attempt else HIT
-    by_slot: dict[int, list[tuple[int, Question]]] = {}
-    for at, (counters, key, cost) in enumerate(wanted):
+    groups: dict[int, Group] = {}
+    for at, (counters, key, cost) in enumerate(items):
         assert isinstance(counters, RedisCounters)
-        question = Question(counters, check_key(key), verb, check_cost(cost), size=0)
-        slot = key_slot(question.key) if by_slots else 0
-        by_slot.setdefault(slot, []).append((at, question))
-    groups = []
-    for members in by_slot.values():
-        (_, first), *rest = members
-        told = (first.counters, first.name, verb, first.cost)
-        groups.append((told, [question for _, question in rest], [at for at, _ in members]))
-    return groups
+        operation = KeyOperation(counters, check_key(key), verb, check_cost(cost), size=0)
+        slot = key_slot(operation.key) if by_slots else 0
+        operations, places = groups.setdefault(slot, ([], []))
+        operations.append(operation)
+        places.append(at)
+    for operations, _ in groups.values():
+        operations[0].size = len(operations)
+    return [*groups.values()]
 
 
-def in_order(groups: list[Group], found: Sequence[Any]) -> list[Decision]:
-    """The decisions of all groups, as they were asked for."""
+def in_order(groups: list[Group], answers: Sequence[Any]) -> list[Decision]:
+    """The decisions of all groups, in the order of the items."""
     placed = [
         (at, decision)
-        for (_, _, places), answer in zip(groups, found, strict=True)
+        for (_, places), answer in zip(groups, answers, strict=True)
         for at, decision in zip(places, _decisions(answer), strict=True)
     ]
     return [decision for _, decision in sorted(placed, key=lambda pair: pair[0])]
@@ -54,25 +51,25 @@ def in_order(groups: list[Group], found: Sequence[Any]) -> list[Decision]:
 # Giving back ------------------------------------------------------------------------
 
 
-def refunds(tickets: Sequence[Ticket], found: Sequence[Any]) -> list[Refund]:
-    """What must be given back when some groups were decided and not all were allowed."""
-    taken = [taken_by(ticket, answer) for ticket, answer in zip(tickets, found, strict=True)]
+def refunds(calls: Sequence[PendingCall], answers: Sequence[Any]) -> list[KeyOperation]:
+    """What must be given back if some groups were allowed and others were not."""
+    taken = [taken_by(call, answer) for call, answer in zip(calls, answers, strict=True)]
     return [] if all(taken) else [refund for refunds in taken for refund in refunds]
 
 
-def taken_by(ticket: Ticket, answer: Any) -> list[Refund]:
-    """Tickets that would give back what this one took; nothing if it took nothing."""
+def taken_by(call: PendingCall, answer: Any) -> list[KeyOperation]:
+    """The refunds of what a call took; none if it took nothing."""
     decisions = _decisions(answer)
-    if ticket.verb not in TAKES or not decisions or not all(decisions):
+    if call.first.verb not in TAKES or not decisions or not all(decisions):
         return []
     return [
-        (question.counters, question.name, REFUND, question.cost, decision._mark)
-        for question, decision in zip(ticket.questions, decisions, strict=True)
+        KeyOperation(taken.counters, taken.name, REFUND, taken.cost, decision._mark)
+        for taken, decision in zip(call.operations, decisions, strict=True)
     ]
 
 
 def _decisions(answer: Any) -> list[Decision]:
-    """Of a group, or of a single one; none if it was not decided."""
+    """Those of a group or of a single operation; none if there is no decision."""
     if isinstance(answer, Decision):
         return [answer]
     return answer if isinstance(answer, list) else []

@@ -1,14 +1,15 @@
-"""Node: one server, the connection to it, what waits to be sent and what is under way.
+"""Node: one server, the connection to it, the calls that wait to be sent and those under way.
 
-Tickets that come in one turn of the event loop leave together at its end, in calls of at
-most `MOST_A_CALL` decisions. Several calls may be under way, so that the server works on
-one while this side reads another; beyond `MOST_UNDER_WAY` decisions the next ones wait,
-and gather to larger calls the busier the server is.
+Calls that come in one turn of the event loop leave together at its end, in commands of at most
+`MOST_A_COMMAND` decisions. Several commands may be under way, so that the server works on one
+while this side reads the reply to another. Beyond `MOST_UNDER_WAY` decisions the next calls
+wait, and so gather in larger commands the busier the server is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -17,25 +18,38 @@ from typing import Any
 
 import hiredis
 
-from penstock.errors import StoreUnavailable
-from penstock.events import StoreDown, StoreUp
+from penstock.decision import Decision
+from penstock.events import Damaged, StoreDown, StoreUp
 from penstock.stores.redis.address import Address
-from penstock.stores.redis.answers import Answers, Redirect
 from penstock.stores.redis.breaker import CLOSED, Breaker
-from penstock.stores.redis.greeting import greet
-from penstock.stores.redis.keeper import Keeper
-from penstock.stores.redis.link import Link, Lost
+from penstock.stores.redis.connection import Connection, ConnectionLost
+from penstock.stores.redis.groups import taken_by
+from penstock.stores.redis.handshake import handshake
+from penstock.stores.redis.pending_call import (
+    GroupRemainder,
+    KeyOperation,
+    PendingCall,
+    UnattendedCall,
+    by_call,
+)
+from penstock.stores.redis.reconnect import Reconnector
 from penstock.stores.redis.server_clock import ServerClock
+from penstock.stores.redis.server_errors import KeyWarnings, ServerError, redirection, server_error
 from penstock.stores.redis.settings import Settings
-from penstock.stores.redis.ticket import Ticket
-from penstock.stores.redis.wire import Request, decode, encode
+from penstock.stores.redis.wire import LATE, REFRESH, Answer, Operation, decode, encode
 
-MOST_A_CALL = 32
+MOST_A_COMMAND = 32
 MOST_UNDER_WAY = 128
+MOST_TRIES = 8
+
+logger = logging.getLogger("penstock.redis")
+
+# Where to send a call that this node cannot answer: (call, slot, host, port, once).
+Redirect = Callable[[PendingCall, int, str, int, bool], None]
 
 
 class Node:
-    """Sends tickets to one server and settles them."""
+    """Sends calls to one server and settles them."""
 
     def __init__(
         self,
@@ -44,50 +58,47 @@ class Node:
         name: str,
         resolve: Callable[[], Awaitable[Address]],
         redirect: Redirect | None = None,
-        noticed: Callable[[], None] | None = None,
+        on_trouble: Callable[[], None] | None = None,
     ) -> None:
         self.settings = settings
         self.name = name
-        self.link: Link | None = None
+        self.connection: Connection | None = None
         self.clock = ServerClock()
         self.breaker = Breaker(settings.deadline)
-        self.queue: deque[Ticket] = deque()
+        self.queue: deque[PendingCall] = deque()
         self._resolve = resolve
-        self._answers = Answers(self, redirect)
-        self._noticed = noticed  # told when something is wrong here
+        self._redirect = redirect
+        self._on_trouble = on_trouble
+        self._warnings = KeyWarnings(name)
         self._loop = loop
-        self._keeper = Keeper(loop, self.breaker, self._connect, self.down)
+        self._reconnector = Reconnector(loop, self.breaker, self._connect, self.down)
         self._closed = False
         self._under_way = 0
         self._scheduled = False
-        self._wakers: list[asyncio.Future[None]] = []
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits for it."""
+        """Whether any call waits for it."""
         return bool(self.queue) or self._under_way > 0
 
     @property
     def connecting(self) -> bool:
-        return self._keeper.active
+        return self._reconnector.active
 
-    # Tickets in -------------------------------------------------------------------
+    # Sending ------------------------------------------------------------------------
 
-    def put(self, ticket: Ticket) -> None:
-        """Send it with others at the end of this turn of the loop."""
+    def put(self, call: PendingCall) -> None:
+        """Send it, with others, at the end of this turn of the loop."""
+        call.node = self
         if self._closed:
-            self.settings.degrade(ticket, "the store was closed")
+            self.settings.degrade(call, "the store was closed")
         elif self.breaker.state != CLOSED:
-            self.settings.degrade(ticket, self.breaker.reason)
+            self.settings.degrade(call, self.breaker.reason)
         elif len(self.queue) >= self.settings.max_pending:
-            self.settings.degrade(ticket, f"{len(self.queue)} decisions are waiting already")
+            self.settings.degrade(call, f"{len(self.queue)} decisions are waiting already")
         else:
-            self.queue.append(ticket)
+            self.queue.append(call)
             self._schedule()
-
-    def put_later(self, ticket: Ticket) -> None:
-        """Send it after a pause that leaves time for more of them."""
-        self._loop.call_later(self.settings.deadline / 10, self.put, ticket)
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -96,175 +107,254 @@ class Node:
 
     def flush(self) -> None:
         self._scheduled = False
-        if self.link is None:
-            self._keeper.start()
+        if self.connection is None:
+            self._reconnector.start()
             return
-        if self.link.is_closing:
-            return  # it ended while nothing was asked: a new one is made as it is lost
+        if self.connection.is_closing:
+            return  # it ended while it was idle: `_lost` is about to be called
         while self.queue and self._under_way < MOST_UNDER_WAY:
-            for tickets in self._take():
-                self.send(tickets)
+            for calls in self._take():
+                self._send(calls)
 
-    def _take(self) -> list[list[Ticket]]:
-        """The next tickets, by calls: one for each slot, one for each that goes alone."""
+    def _take(self) -> list[list[PendingCall]]:
+        """The next calls, by command: one for each slot, and one for each that goes alone."""
         queue, count = self.queue, 0
-        alone: list[list[Ticket]] = []
-        by_slot: dict[int, list[Ticket]] = {}
-        while queue and (count == 0 or count + queue[0].size <= MOST_A_CALL):
-            ticket = queue.popleft()
-            if ticket.settled:  # its deadline passed, or whoever waited left
+        alone: list[list[PendingCall]] = []
+        by_slot: dict[int, list[PendingCall]] = {}
+        while queue and (count == 0 or count + len(queue[0].operations) <= MOST_A_COMMAND):
+            call = queue.popleft()
+            if call.settled:  # its deadline passed, or its caller left
                 continue
-            count += ticket.size
-            if ticket.alone:
-                alone.append([ticket])
+            count += len(call.operations)
+            if call.alone:
+                alone.append([call])
             else:
-                by_slot.setdefault(ticket.slot, []).append(ticket)
+                by_slot.setdefault(call.slot, []).append(call)
         return [*by_slot.values(), *alone]
 
-    def send(self, tickets: list[Ticket], whole_script: bool = False) -> None:
-        """In one call, now."""
-        link = self.link
-        assert link is not None
+    def _send(self, calls: list[PendingCall], whole_script: bool = False) -> None:
+        """In one command, now."""
+        connection, script = self.connection, self.settings.script
+        assert connection is not None
         now = self.settings.clock.now()
-        requests: list[Request] = []
-        for ticket in tickets:
-            ticket.policy = ticket.counters.policy_at(now)
-            requests.append(ticket)
-            for member in ticket.members:
-                member.policy = member.counters.policy_at(now)
-                requests.append(member)
-        # By the server's clock, so that a call which it finds late has no effect.
-        due = min([ticket.due for ticket in tickets])
-        script = self.settings.script
+        operations: list[Operation] = []
+        for call in calls:
+            for operation in call.operations:
+                operation.policy = operation.counters.policy_at(now)
+                operations.append(operation)
+        # In the server's time, so that a command that comes too late has no effect.
+        due = min([call.due for call in calls])
         deadline = script.deadline(self.clock.at(int(due * 1e9)))
-        told = encode(requests, deadline)
-        told += script.more_arguments()
         head = ("EVAL", script.text) if whole_script else ("EVALSHA", script.sha)
-        data = hiredis.pack_command((*head, *told))
-        if tickets[0].asking:
-            link.send(hiredis.pack_command(("ASKING",)), _ignore)
-        self._under_way += len(requests)
-        link.send(data, partial(self._answered, tickets, requests))
+        arguments = encode(operations, deadline)
+        data = hiredis.pack_command((*head, *arguments, *script.more_arguments()))
+        if calls[0].asking:
+            connection.send(hiredis.pack_command(("ASKING",)), _ignore)
+        self._under_way += len(operations)
+        connection.send(data, partial(self._received, calls, operations))
 
-    # Answers out ------------------------------------------------------------------
+    # Receiving ----------------------------------------------------------------------
 
-    def _answered(self, tickets: list[Ticket], requests: list[Request], reply: Any) -> None:
-        self._under_way -= len(requests)
+    def _received(self, calls: list[PendingCall], operations: list[Operation], reply: Any) -> None:
+        self._under_way -= len(operations)
         if self.queue:
             self._schedule()
         if type(reply) is list:
             try:
-                now, answers = decode(reply, requests)
+                now, answers = decode(reply, operations)
             except ValueError as error:
-                self.degrade(tickets, "its answer is not the script's")
+                self._degrade(calls, "its answer is not the script's")
                 self.down(str(error))
                 return
             self.breaker.answered()
-            self._tell_time(now)
-            self._answers.deliver(tickets, answers, now)
-        elif isinstance(reply, Lost):
-            self.degrade(tickets, str(reply))
+            self._set_clocks(now)
+            for call, answer, several in by_call(calls, answers):
+                self._answered(call, answer, several, now)
+        elif isinstance(reply, ConnectionLost):
+            self._degrade(calls, str(reply))
         elif isinstance(reply, Exception):
             self.breaker.answered()
-            self._answers.refused(tickets, reply)
+            self._failed(calls, reply)
         else:
-            self.degrade(tickets, "its answer is not the script's")
+            self._degrade(calls, "its answer is not the script's")
             self.down(f"not an answer of the script: {reply!r:.100}")
 
-    def degrade(self, tickets: list[Ticket], reason: str) -> None:
+    def _answered(self, call: PendingCall, answer: Any, several: list[Answer], now: int) -> None:
+        if type(answer) is Decision or type(answer) is list or answer is None:
+            if not call.settle(answer) and call.abandoned:
+                self._give_back(call, answer)
+        elif isinstance(answer, Exception):
+            if call.is_group:
+                self._group_failed(call, several)
+            else:
+                self._failed([call], answer)
+        else:
+            assert answer is LATE or answer is REFRESH
+            if answer is REFRESH:
+                for operation in call.operations:
+                    operation.counters.renew_policy(now)
+            self._retry(call, answer.value)
+
+    def _give_back(self, call: PendingCall, answer: Any) -> None:
+        """A hit that was cancelled while it was under way takes nothing."""
+        for operation in taken_by(call, answer):
+            refund = UnattendedCall([operation])
+            refund.due, refund.slot = time.monotonic() + self.settings.deadline, call.slot
+            self.put(refund)
+
+    def _failed(self, calls: list[PendingCall], error: Exception) -> None:
+        """The server answered a command, or one operation, with an error."""
+        kind, reason = server_error(error), str(error)
+        if kind is ServerError.NO_SCRIPT and self.connection is not None:
+            again = [call for call in calls if self._may_retry(call, reason)]
+            if again:
+                self._send(again, whole_script=True)
+        elif kind in (ServerError.MOVED, ServerError.ASK) and self._redirect is not None:
+            slot, host, port = redirection(error)
+            for call in calls:
+                if self._may_retry(call, reason):
+                    self._redirect(call, slot, host, port, kind is ServerError.ASK)
+        elif kind is ServerError.TRY_AGAIN:
+            for call in calls:
+                call.alone = True
+                # If it was alone already, leave time for the slot to move on.
+                self._retry(call, reason, self.settings.deadline / 10 if len(calls) == 1 else 0)
+        elif kind is ServerError.DAMAGED:
+            for call in calls:
+                self._damaged(call.first)
+                self._retry(call, reason)
+        else:
+            if kind is ServerError.FOREIGN:
+                for call in calls:
+                    self._warnings.warn(call.first.key, f"is not Penstock's: {error}")
+            elif kind is ServerError.WRONG:
+                logger.error("%s answered with an error: %s", self.name, self.settings.hide(reason))
+            self._degrade(calls, reason)
+            if kind is ServerError.LOST_MASTER:
+                self.down(reason)
+            elif kind is ServerError.UNAVAILABLE:
+                self._report_trouble()
+
+    def _group_failed(self, call: PendingCall, answers: list[Answer]) -> None:
+        """One member could not be decided on, and nothing was taken from the others."""
+        at = next(n for n, answer in enumerate(answers) if isinstance(answer, Exception))
+        error, operation = answers[at], call.operations[at]
+        assert isinstance(error, Exception)
+        kind, reason = server_error(error), str(error)
+        if kind is ServerError.DAMAGED:
+            self._damaged(operation)
+            self._retry(call, reason)
+        elif kind is ServerError.FOREIGN and self._may_retry(call, reason):
+            self._warnings.warn(operation.key, f"is not Penstock's: {error}")
+            if call.settled:
+                return
+            decision = self.settings.decide(operation, reason)
+            if decision:
+                self.put(GroupRemainder(call, at, decision))
+            else:
+                self._degrade([call], reason)
+        else:
+            self._failed([call], error)
+
+    def _damaged(self, operation: KeyOperation) -> None:
+        self._warnings.warn(operation.key, "was invalid and starts afresh")
+        self.settings.emit(Damaged(self.name, operation.counters.limit, operation.name))
+
+    def _retry(self, call: PendingCall, reason: str, pause: float = 0) -> None:
+        if self._may_retry(call, reason):
+            if pause:
+                self._loop.call_later(pause, self.put, call)
+            else:
+                self.put(call)
+
+    def _may_retry(self, call: PendingCall, reason: str) -> bool:
+        call.tries += 1
+        if call.tries <= MOST_TRIES and time.monotonic() < call.due:
+            return True
+        self._degrade([call], reason)
+        return False
+
+    def _degrade(self, calls: list[PendingCall], reason: str) -> None:
         """Settle them by the failure policy."""
-        for ticket in tickets:
-            self.settings.degrade(ticket, reason)
+        for call in calls:
+            self.settings.degrade(call, reason)
 
     # The connection -----------------------------------------------------------------
 
     def missed(self, now: float) -> None:
-        """A ticket's deadline passed here."""
+        """A call's deadline passed here."""
         if self.breaker.missed(now) and self.breaker.state == CLOSED:
             self.down(f"no answer within {self.settings.deadline * 1e3:g} ms")
 
     def down(self, reason: str) -> None:
-        """Stop asking; go on trying to connect."""
+        """Stop sending, and try to reconnect."""
         reason = self.settings.hide(reason)
         if self.breaker.trip(time.monotonic(), reason):
             self.settings.emit(StoreDown(self.name, reason))
-        link, self.link = self.link, None
-        if link is not None:
-            link.on_lost = None
-            link.close()
-        self.degrade([*self.queue], reason)
-        self.queue.clear()
-        self._keeper.start()
-        for waker in self._wakers:
-            if not waker.done():
-                waker.set_exception(StoreUnavailable(f"{self.name}: {reason}"))
-        self._wakers.clear()
-        self.notice()
+        self._disconnect(reason)
+        self._reconnector.start()
+        self._reconnector.fail(f"{self.name}: {reason}")
+        self._report_trouble()
 
-    def notice(self) -> None:
-        """Something is wrong here: whoever wants to know is told."""
-        if self._noticed is not None:
-            self._noticed()
+    def _report_trouble(self) -> None:
+        if self._on_trouble is not None:
+            self._on_trouble()
 
     async def _connect(self) -> None:
         settings = self.settings
         async with asyncio.timeout(settings.connect_timeout):
             address = await self._resolve()
-            link = Link(await address.open(settings.connect_timeout))
+            connection = Connection(await address.open(settings.connect_timeout))
             try:
-                self._tell_time(await greet(link, settings.script, settings.deadline))
+                self._set_clocks(await handshake(connection, settings.script, settings.deadline))
             except BaseException:
-                link.close()
+                connection.close()
                 raise
         seconds = time.monotonic() - self.breaker.opened_at
         was_down = self.breaker.state != CLOSED
-        self.link = link
-        link.on_lost = self._lost
+        self.connection = connection
+        connection.on_lost = self._lost
         self.breaker.close()
         if was_down:
             settings.emit(StoreUp(self.name, seconds))
-        for waker in self._wakers:
-            if not waker.done():
-                waker.set_result(None)
-        self._wakers.clear()
+        self._reconnector.succeed()
         self.flush()
 
-    def _tell_time(self, now: int) -> None:
+    def _set_clocks(self, now: int) -> None:
         here = time.monotonic_ns()
         self.clock.seen(now, here)
         if isinstance(self.settings.clock, ServerClock):
             self.settings.clock.seen(now, here)
 
     def _lost(self, reason: Exception) -> None:
-        """The connection ended by itself: make a new one before anything is called down."""
-        self.link = None
-        self._keeper.start()
+        """The connection ended by itself: try a new one before the server counts as down."""
+        self.connection = None
+        self._reconnector.start()
 
     async def connected(self) -> None:
-        """Wait for the first connection, or for the reason why there is none."""
-        if self.link is not None:
-            return
-        waker: asyncio.Future[None] = self._loop.create_future()
-        self._wakers.append(waker)
-        self._keeper.start()
-        await waker
+        """Wait for the first connection, or raise the reason why there is none."""
+        if self.connection is None:
+            await self._reconnector.wait()
 
     def retire(self) -> None:
-        """Others have taken its place: what was down is so no more."""
+        """Other nodes have taken its place; it does not count as down any more."""
         self.close()
         if self.breaker.state != CLOSED:
             self.settings.emit(StoreUp(self.name, time.monotonic() - self.breaker.opened_at))
 
     def close(self) -> None:
         self._closed = True
-        self._keeper.stop()
-        if self.link is not None:
-            self.link.on_lost = None
-            self.link.close()
-            self.link = None
-        self.degrade([*self.queue], "the store was closed")
+        self._reconnector.stop()
+        self._disconnect("the store was closed")
+
+    def _disconnect(self, reason: str) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.on_lost = None
+            connection.close()
+        self._degrade([*self.queue], reason)
         self.queue.clear()
 
 
 def _ignore(reply: Any) -> None:
-    """Whatever ASKING answers, the command behind it says it better."""
+    """The reply to ASKING: if it failed, the command after it fails, too."""

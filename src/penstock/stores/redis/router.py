@@ -1,7 +1,7 @@
-"""Routers: which node decides on a ticket, and who is the master now.
+"""Router: which node gets a call, and which server is the master now.
 
-One server is a cluster of one node. Behind sentinels it is the same, but for its
-address, which is asked for on every connection.
+A single server is one node for all keys. So is a master behind sentinels, whose address they
+are asked for before each connection. For a cluster see cluster.py.
 """
 
 from __future__ import annotations
@@ -12,26 +12,22 @@ from collections.abc import Iterable
 from penstock.errors import StoreUnavailable
 from penstock.stores.redis.address import Address, Target
 from penstock.stores.redis.breaker import CLOSED
-from penstock.stores.redis.link import Link
+from penstock.stores.redis.connection import Connection
 from penstock.stores.redis.node import Node
 from penstock.stores.redis.settings import Settings
-from penstock.stores.redis.ticket import Ticket
 
 
 class Router:
-    """One node for all."""
+    """One node for all calls."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self._settings = settings
         self._node = Node(settings, loop, str(settings.target), self._master)
-
-    def put(self, ticket: Ticket) -> None:
-        ticket.node = self._node
-        self._node.put(ticket)
+        self.put = self._node.put
 
     @property
     def refusal(self) -> str | None:
-        """Why nobody is asked now, if so; may be read in any thread."""
+        """Why no server is asked now, or None if one is; may be read in any thread."""
         breaker = self._node.breaker
         return None if breaker.state == CLOSED else breaker.reason
 
@@ -58,21 +54,21 @@ class Router:
 
 
 async def ask_sentinels(target: Target, seconds: float) -> Address:
-    """The master by the first sentinel that knows one."""
+    """The master's address, from the first sentinel that knows it."""
     assert target.master is not None
-    wrong = []
-    # Each gets its part of the time: the first ones may be dead, without saying so.
+    problems = []
+    # Each gets its part of the time: the first ones may be dead and never answer.
     patience = seconds / len(target.seeds)
     for seed in target.seeds:
         try:
-            link = Link(await seed.open(patience))
+            connection = Connection(await seed.open(patience))
             try:
-                found = await link.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.service)
+                place = await connection.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.service)
             finally:
-                link.close()
-            if found:
-                return target.master.at(found[0].decode(), int(found[1]))
-            wrong.append(f"{seed} does not know {target.service!r}")
-        except Exception as error:  # as in Keeper: whatever it is, this one is of no use
-            wrong.append(f"{seed}: {type(error).__name__} {error}")
-    raise StoreUnavailable(f"no sentinel names a master: {'; '.join(wrong)}")
+                connection.close()
+            if place:
+                return target.master.at(place[0].decode(), int(place[1]))
+            problems.append(f"{seed} does not know {target.service!r}")
+        except Exception as error:  # as in Reconnector: this sentinel does not help
+            problems.append(f"{seed}: {type(error).__name__} {error}")
+    raise StoreUnavailable(f"no sentinel names a master: {'; '.join(problems)}")

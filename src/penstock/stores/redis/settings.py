@@ -1,4 +1,4 @@
-"""What all parts of one store have in common."""
+"""What all parts of one store share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.stores.redis.address import Target
 from penstock.stores.redis.script import script
 
 if TYPE_CHECKING:
-    from penstock.stores.redis.ticket import Question, Ticket
+    from penstock.stores.redis.pending_call import KeyOperation, PendingCall
 
 
 class Script:
-    """The text that runs in the server, and the name that it has there."""
+    """The text of the script, and its name in the server."""
 
     def __init__(self, text: str | None = None) -> None:
         self.text = script() if text is None else text
@@ -29,7 +29,7 @@ class Script:
         return server_ns // 1000
 
     def more_arguments(self) -> tuple[Any, ...]:
-        """Behind all others: none, but for a script that is told the time by a test."""
+        """After all others: none, except for a script that is told the time by a test."""
         return ()
 
 
@@ -44,13 +44,13 @@ class Settings:
     script: Script
     clock: Clock
     emit: Callable[[Event], None]
-    # Answer a ticket without the server, by the failure policy.
-    degrade: Callable[[Ticket, str], None]
-    # The same for one question, without telling anybody but the hooks.
-    decide: Callable[[Question, str], Decision]
+    # Answer a call without the server, by the failure policy.
+    degrade: Callable[[PendingCall, str], None]
+    # Decide on one operation of a group in the same way.
+    decide: Callable[[KeyOperation, str], Decision]
 
     def hide(self, text: str) -> str:
-        """``text`` without any password of ours, whoever wrote it there."""
+        """``text`` without the store's passwords."""
         addresses = (*self.target.seeds, *([self.target.master] if self.target.master else []))
         for address in addresses:
             password = address.settings.get("password")

@@ -22,18 +22,17 @@ from penstock.stores.redis.clients import AsyncClient, Client, make_async_client
 from penstock.stores.redis.counters import RedisCounters, Tag, as_tag
 from penstock.stores.redis.engines import Engines
 from penstock.stores.redis.fallback import Fallback
-from penstock.stores.redis.groups import (
-    Group,
-    Refund,
-    Wanted,
-    groups_of,
-    in_order,
-    refunds,
-    taken_by,
+from penstock.stores.redis.groups import Group, Item, groups_of, in_order, refunds, taken_by
+from penstock.stores.redis.pending_call import (
+    AwaitableHit,
+    KeyOperation,
+    Mailbox,
+    TaskCall,
+    ThreadCall,
+    UnattendedCall,
 )
 from penstock.stores.redis.server_clock import ServerClock
 from penstock.stores.redis.settings import Script, Settings
-from penstock.stores.redis.ticket import LooseTicket, Pending, Seat, TaskTicket, ThreadTicket
 
 logger = logging.getLogger("penstock.redis")
 
@@ -90,13 +89,13 @@ class RedisStore(Store):
             max_pending=max_pending,
             script=self._make_script(),
             clock=self._make_clock(),
-            emit=_Teller(self._hooks),
+            emit=_Emitter(self._hooks),
             degrade=self.fallback.degrade,
             decide=self.fallback.decide,
         )
         self._in_slots = target.kind == "cluster"
         self._engines = Engines(self._settings)
-        # Without a step between: it is called for every decision of a coroutine.
+        # An attribute, not a method: it is called for every decision of a task.
         self.put = self._engines.put
 
     # Seams for tests, which tell the script what time it is --------------------------
@@ -126,89 +125,89 @@ class RedisStore(Store):
     def release(self, limit: Limit) -> bool:
         return self.fallback.release(limit) and self.forget(limit)
 
-    def ask(self, tickets: Sequence[ThreadTicket], seat: Seat) -> list[Any]:
-        """Send, and block until each has its answer."""
-        self._engines.for_threads().ask(tickets, seat)
-        return [ticket.result() for ticket in tickets]
+    def ask(self, calls: Sequence[ThreadCall], mailbox: Mailbox) -> list[Any]:
+        """Send, and block until each call has its answer."""
+        self._engines.for_threads().ask(calls, mailbox)
+        return [call.result() for call in calls]
 
-    def ask_for_all(self, tickets: Sequence[ThreadTicket], seat: Seat) -> list[Any]:
-        """The same, but if the thread is interrupted or one is an error, nothing was taken."""
+    def ask_for_all(self, calls: Sequence[ThreadCall], mailbox: Mailbox) -> list[Any]:
+        """The same, but if the thread is interrupted or a call fails, nothing was taken."""
         try:
-            return self.ask(tickets, seat)
+            return self.ask(calls, mailbox)
         except BaseException:
-            taken = [refund for ticket in tickets for refund in taken_by(ticket, ticket.outcome)]
-            back = self._in_redis(taken)
-            if back:
-                self.ask([ThreadTicket(seat, *refund) for refund in back], seat)
+            self._refund([r for call in calls for r in taken_by(call, call.outcome)], mailbox)
             raise
 
-    async def hit(self, ticket: TaskTicket) -> Any:
-        """The answer to a hit. Who is cancelled while waiting for it has taken nothing."""
+    def _refund(self, taken: list[KeyOperation], mailbox: Mailbox) -> None:
+        back = self._in_redis(taken)
+        if back:
+            self.ask([ThreadCall(mailbox, [refund]) for refund in back], mailbox)
+
+    async def hit(self, call: TaskCall) -> Any:
+        """The answer to a hit. If the task is cancelled meanwhile, nothing is taken."""
         try:
-            return await ticket.future
+            return await call.future
         except asyncio.CancelledError:
-            self.drop([ticket])
+            self.drop([call])
             raise
 
-    async def hits(self, tickets: Sequence[TaskTicket]) -> list[Any]:
-        """The same for several, of which all or none may have taken."""
+    async def hits(self, calls: Sequence[TaskCall]) -> list[Any]:
+        """The same for several, which all take or none does."""
         try:
-            if len(tickets) == 1:
-                return [await tickets[0].future]
-            return await asyncio.gather(*(ticket.future for ticket in tickets))
+            if len(calls) == 1:
+                return [await calls[0].future]
+            return await asyncio.gather(*(call.future for call in calls))
         except BaseException:
-            self.drop(tickets)
+            self.drop(calls)
             raise
 
-    def drop(self, tickets: Sequence[TaskTicket]) -> None:
-        """Nobody wants the answers any more: nothing is to be taken.
+    def drop(self, calls: Sequence[TaskCall]) -> None:
+        """Nobody wants the answers any more, so nothing is to be taken.
 
-        A hit that is under way is given back when its answer comes, by the node; one whose
-        answer is here already, by this.
+        This gives back hits that are answered already. Those that are under way are given
+        back by the node when their answers come.
         """
-        loop = tickets[0].future.get_loop()
-        for ticket in tickets:
-            ticket.future.cancel()
-        self._refund(loop, [r for ticket in tickets for r in taken_by(ticket, ticket.outcome)])
+        loop = calls[0].future.get_loop()
+        for call in calls:
+            call.future.cancel()
+        self._refund_later(loop, [r for call in calls for r in taken_by(call, call.outcome)])
 
-    def _refund(self, loop: asyncio.AbstractEventLoop, back: list[Refund]) -> None:
-        for refund in self._in_redis(back):
-            self._engines.of(loop).put(LooseTicket(*refund))
+    def _refund_later(self, loop: asyncio.AbstractEventLoop, taken: list[KeyOperation]) -> None:
+        for refund in self._in_redis(taken):
+            self._engines.of(loop).put(UnattendedCall([refund]))
 
-    def _in_redis(self, back: list[Refund]) -> list[Refund]:
+    def _in_redis(self, refunds: list[KeyOperation]) -> list[KeyOperation]:
         """Those that go to the server; the others are given back here and now."""
-        for counters, name, _, cost, mark in back:
-            if mark < NO_MARK:
-                self.fallback.refund_here(counters, name, cost, mark, 0)
-        return [refund for refund in back if refund[-1] >= NO_MARK]
+        for refund in refunds:
+            if refund.mark < NO_MARK:
+                self.fallback.refund_here(refund.counters, refund.name, refund.cost, refund.mark, 0)
+        return [refund for refund in refunds if refund.mark >= NO_MARK]
 
-    def hit_each(self, wanted: list[Wanted], attempt: bool = False) -> list[Decision]:
-        seat: Seat = Seat()
+    def hit_each(self, wanted: list[Item], attempt: bool = False) -> list[Decision]:
+        mailbox: Mailbox = Mailbox()
         groups = groups_of(wanted, self._in_slots, attempt)
-        tickets = [ThreadTicket(seat, *first, members=rest) for first, rest, _ in groups]
-        found = self.ask_for_all(tickets, seat)
-        spare = self._in_redis(refunds(tickets, found))
-        if spare:
-            self.ask([ThreadTicket(seat, *refund) for refund in spare], seat)
-        return in_order(groups, found)
+        calls = [ThreadCall(mailbox, operations) for operations, _ in groups]
+        answers = self.ask_for_all(calls, mailbox)
+        self._refund(refunds(calls, answers), mailbox)
+        return in_order(groups, answers)
 
     def hit_each_async(
-        self, wanted: list[Wanted], attempt: bool = False
+        self, wanted: list[Item], attempt: bool = False
     ) -> Awaitable[list[Decision]]:
-        # Asked now, awaited later: then it leaves with all else that is asked in this turn.
+        # Sent now, awaited later: so it leaves with everything else from this turn of the loop.
         loop = asyncio.get_running_loop()
         groups = groups_of(wanted, self._in_slots, attempt)
-        tickets = [TaskTicket(loop, *first, members=rest) for first, rest, _ in groups]
-        for ticket in tickets:
-            self.put(ticket)
-        return Pending(partial(self._hit_each, loop, groups, tickets), partial(self.drop, tickets))
+        calls = [TaskCall(loop, operations) for operations, _ in groups]
+        for call in calls:
+            self.put(call)
+        return AwaitableHit(partial(self._hit_each, loop, groups, calls), partial(self.drop, calls))
 
     async def _hit_each(
-        self, loop: asyncio.AbstractEventLoop, groups: list[Group], tickets: list[TaskTicket]
+        self, loop: asyncio.AbstractEventLoop, groups: list[Group], calls: list[TaskCall]
     ) -> list[Decision]:
-        found = await self.hits(tickets)
-        self._refund(loop, refunds(tickets, found))
-        return in_order(groups, found)
+        answers = await self.hits(calls)
+        self._refund_later(loop, refunds(calls, answers))
+        return in_order(groups, answers)
 
     # The connection ------------------------------------------------------------------
 
@@ -299,8 +298,8 @@ class RedisStore(Store):
         return seconds, parse_duration(connect, "connect_timeout") / 1e9
 
 
-class _Teller:
-    """Logs what happens to the servers, and tells the hooks."""
+class _Emitter:
+    """Logs what happens to the servers, and calls the hooks."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks

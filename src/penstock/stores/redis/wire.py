@@ -1,9 +1,9 @@
-"""What a call of the script looks like on the wire: requests to arguments, reply to answers.
+"""A call of the script on the wire: operations to arguments, and its reply to answers.
 
-A call carries requests about many keys and sends every policy once. The head of
-``batch.lua`` says the same from the other side.
+A call carries operations on many keys and sends every policy once. The head of
+``batch.lua`` describes the same from the server's side.
 
-Not compiled: 32 decisions take 0.6 us each, to and fro, where the server takes 5.
+Not compiled: of 32 decisions, each takes 0.6 us here in both directions, and 5 us in the server.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ TAKES = (HIT, ATTEMPT)
 DECIDES = (HIT, PEEK, ATTEMPT)
 
 
-class Undecided(Enum):
-    """Answers that are no decision."""
+class NoDecision(Enum):
+    """Why an operation has no decision."""
 
     REFRESH = "the policy's windows do not cover the server's time; nothing was done"
     LATE = "the deadline had passed when the script ran; nothing was done"
     SPARED = "another member of its group could not be decided on; nothing was taken"
 
 
-REFRESH: Final = Undecided.REFRESH
-LATE: Final = Undecided.LATE
-SPARED: Final = Undecided.SPARED
+REFRESH: Final = NoDecision.REFRESH
+LATE: Final = NoDecision.LATE
+SPARED: Final = NoDecision.SPARED
 
-Answer = Decision | Undecided | Exception | None
+Answer = Decision | NoDecision | Exception | None
 
 _FIRST_POLICY = 3  # where in ARGV
 _ALLOWED, _OVERRUN = 1, 2
 
 
-class Request:
-    """One thing to do for one key.
+class Operation:
+    """One operation on one key.
 
-    ``mark`` and ``kept`` are a refund's; an attempt's ``mark`` is its patience. ``size`` is 1;
-    in the first request of a group that passes as a whole or not at all it is the number of
-    its members, which follow it directly, each a hit or an attempt of its own key, with a
-    size of 0.
+    ``mark`` and ``kept`` are used by refunds; an attempt's ``mark`` is its patience. ``size``
+    is 1, except in a group, which passes as a whole or not at all: in its first operation it
+    is the number of members. The other members, hits or attempts on keys of their own,
+    follow directly and have a size of 0.
     """
 
     __slots__ = ("cost", "kept", "key", "mark", "policy", "size", "verb")
@@ -75,40 +75,40 @@ class Request:
         self.size = size
 
 
-def encode(requests: list[Request], deadline_us: int) -> list[Any]:
-    """What follows ``EVALSHA sha``; the deadline is by the server's clock, 0 for none."""
+def encode(operations: list[Operation], deadline_us: int) -> list[Any]:
+    """What follows ``EVALSHA sha``; the deadline is in the server's time, 0 for none."""
     places: dict[Policy, bytes] = {}
-    told: list[Any] = []
-    for request in requests:
-        policy = request.policy
+    arguments: list[Any] = []
+    for operation in operations:
+        policy = operation.policy
         place = places.get(policy)
         if place is None:
             place = places[policy] = b"%d" % (_FIRST_POLICY + len(places))
-        if request.size > 1:
-            told += ("all", request.size)
-        verb, cost = request.verb, request.cost
+        if operation.size > 1:
+            arguments += ("all", operation.size)
+        verb, cost = operation.verb, operation.cost
         if verb == HIT and cost == 1:
-            told.append(place)
+            arguments.append(place)
         elif verb == RESET:
-            told.append(verb)
+            arguments.append(verb)
         else:
-            told += (verb, place, cost if cost < MOST_COST else MOST_COST)
+            arguments += (verb, place, cost if cost < MOST_COST else MOST_COST)
             if verb == ATTEMPT:
-                told.append(request.mark)
+                arguments.append(operation.mark)
             elif verb == REFUND:
-                told += (*_mark(request.mark), min(request.kept, MOST_COST))
-    keys = [request.key for request in requests]
+                arguments += (*_mark(operation.mark), min(operation.kept, MOST_COST))
+    keys = [operation.key for operation in operations]
     policies = [policy.text for policy in places]
-    return [len(keys), *keys, deadline_us, _FIRST_POLICY + len(policies), *policies, *told]
+    return [len(keys), *keys, deadline_us, _FIRST_POLICY + len(policies), *policies, *arguments]
 
 
 def _mark(mark: int) -> tuple[int, int]:
-    """In two parts: a double cannot hold nanoseconds since 1970."""
+    """In two parts, as a double cannot hold nanoseconds since 1970."""
     return (-1, 0) if mark == NO_MARK else divmod(mark, SECOND)
 
 
-def decode(reply: Any, requests: list[Request]) -> tuple[int, list[Answer]]:
-    """The server's time in nanoseconds, and an answer to each request.
+def decode(reply: Any, operations: list[Operation]) -> tuple[int, list[Answer]]:
+    """The server's time in nanoseconds, and an answer to each operation.
 
     Raises ValueError if the reply cannot be the script's.
     """
@@ -117,35 +117,36 @@ def decode(reply: Any, requests: list[Request]) -> tuple[int, list[Answer]]:
             raise TypeError("no time")  # and bytes times a thousand would be a long string
         now = reply[0] * MICROSECOND
         if len(reply) == 1:
-            return now, [LATE] * len(requests)
+            return now, [LATE] * len(operations)
         answers = [
-            _answer(found, request, now) for found, request in zip(reply[1:], requests, strict=True)
+            _answer(value, operation, now)
+            for value, operation in zip(reply[1:], operations, strict=True)
         ]
     except (TypeError, IndexError, ValueError, OverflowError) as error:
         raise ValueError(f"not a reply of the script: {reply!r:.200}") from error
     return now, answers
 
 
-def _answer(found: Any, request: Request, now: int) -> Answer:
-    kind = type(found)
+def _answer(value: Any, operation: Operation, now: int) -> Answer:
+    kind = type(value)
     if kind is not int and kind is not list:
-        return _undecided(found)
-    if request.verb not in DECIDES:
-        if found != 1:
-            raise ValueError(f"not an answer to {request.verb}: {found!r:.100}")
+        return _no_decision(value)
+    if operation.verb not in DECIDES:
+        if value != 1:
+            raise ValueError(f"not an answer to {operation.verb}: {value!r:.100}")
         return None
-    # Of a group that was refused: what a look would have told, in a list of its own.
-    taken = request.verb != PEEK
-    if kind is list and len(found) == 1 and request.size != 1:
-        (found,), taken = found, False
-    if request.policy.brief and type(found) is int:
-        return _bucket(found, request, now, taken)
-    return _any(found, request.policy, now)
+    # In a group that was refused, the answer of a peek comes in a list of its own.
+    taken = operation.verb != PEEK
+    if kind is list and len(value) == 1 and operation.size != 1:
+        (value,), taken = value, False
+    if operation.policy.brief and type(value) is int:
+        return _bucket(value, operation, now, taken)
+    return _any(value, operation.policy, now)
 
 
-def _bucket(line: int, request: Request, now: int, taken: bool) -> Decision:
-    """From how long the line was, as time: TAT - now. Less than 0 says refused."""
-    policy, cost = request.policy, request.cost
+def _bucket(line: int, operation: Operation, now: int, taken: bool) -> Decision:
+    """From the length of the queue as time, TAT - now; below 0 if it was refused."""
+    policy, cost = operation.policy, operation.cost
     allowed = line >= 0
     if not allowed:
         line = -1 - line
@@ -158,37 +159,37 @@ def _bucket(line: int, request: Request, now: int, taken: bool) -> Decision:
         allowed,
         room,
         unit,
-        _by_its_clock(retry) if cost <= policy.most else -1,
-        _by_its_clock(line + took),
+        _in_microseconds(retry) if cost <= policy.most else -1,
+        _in_microseconds(line + took),
         line if policy.paced and allowed else 0,
         False,
         now + line,
     )
 
 
-def _any(found: list[int], policy: Policy, now: int) -> Decision:
+def _any(numbers: list[int], policy: Policy, now: int) -> Decision:
     delay, unit = 0, policy.unit
-    if len(found) == 7:
-        flags, room, reset, mark, retry, delay, unit = found
+    if len(numbers) == 7:
+        flags, room, reset, mark, retry, delay, unit = numbers
     else:
-        flags, room, reset, mark, retry = found if len(found) == 5 else (*found, 0)
-    if type(sum(found)) is not int or unit < 1:  # the uncompiled `decided` would not mind
-        raise TypeError("not numbers that make sense")
+        flags, room, reset, mark, retry = numbers if len(numbers) == 5 else (*numbers, 0)
+    if type(sum(numbers)) is not int or unit < 1:  # the uncompiled `decided` would not mind
+        raise TypeError("not valid numbers")
     allowed, overrun = flags & _ALLOWED != 0, flags & _OVERRUN != 0
-    retry, reset = _by_its_clock(retry), _by_its_clock(reset)
+    retry, reset = _in_microseconds(retry), _in_microseconds(reset)
     return decided(policy.limit, allowed, room, unit, retry, reset, delay, overrun, now + mark)
 
 
-def _by_its_clock(wait: int) -> int:
-    """The server's clock has whole microseconds: by it, a wait is over at the next one."""
+def _in_microseconds(wait: int) -> int:
+    """Rounded up to whole microseconds, which are what the server's clock counts in."""
     return -(-wait // MICROSECOND) * MICROSECOND if wait > 0 else wait
 
 
-def _undecided(found: Any) -> Answer:
-    if isinstance(found, Exception):
-        return found
-    if found == b"refresh":
+def _no_decision(value: Any) -> Answer:
+    if isinstance(value, Exception):
+        return value
+    if value == b"refresh":
         return REFRESH
-    if found == b"spared":
+    if value == b"spared":
         return SPARED
-    raise ValueError(f"not an answer: {found!r:.100}")
+    raise ValueError(f"not an answer: {value!r:.100}")

@@ -1,8 +1,8 @@
-"""Link: one open connection, spoken over in RESP by hiredis.
+"""Connection: one open connection to a server, in RESP by hiredis.
 
-Any number of commands may be under way; the answers come in the order of the commands,
-so each is handed to the callback that was left for it. Nothing here knows about time:
-whoever waits decides for how long, and aborts the link when it has lost its patience.
+Any number of commands may be under way. Replies come in the order of the commands, so each is
+passed to the callback of the first command that has none yet. Nothing here knows about time:
+callers decide how long they wait, and close the connection if that was too long.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import hiredis
 Callback = Callable[[Any], None]
 
 
-class Lost(ConnectionError):
-    """The connection ended; what was under way may or may not have been done."""
+class ConnectionLost(ConnectionError):
+    """The connection ended; commands under way may or may not have been executed."""
 
 
-class Link(asyncio.Protocol):
-    """Commands out, answers in. An answer is a value or an Exception."""
+class Connection(asyncio.Protocol):
+    """Commands out, replies in. A reply is a value or an Exception."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer  # kept: it closes the transport when it is collected
@@ -38,7 +38,7 @@ class Link(asyncio.Protocol):
         self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         self._transport.set_protocol(self)
         if self._transport.is_closing():
-            self._end(Lost("closed by the server"))
+            self._end(ConnectionLost("closed by the server"))
 
     @property
     def is_closing(self) -> bool:
@@ -47,7 +47,7 @@ class Link(asyncio.Protocol):
         return closing
 
     def send(self, data: bytes, callback: Callback) -> None:
-        """Bytes of one command, and who gets its answer."""
+        """Send the bytes of one command; ``callback`` gets its reply."""
         if self._lost is not None:
             callback(self._lost)
             return
@@ -55,7 +55,7 @@ class Link(asyncio.Protocol):
         self._transport.write(data)
 
     async def call(self, *command: Any) -> Any:
-        """One command, awaited; an error answer is raised."""
+        """Send one command and return its reply; an error is raised."""
         future = asyncio.get_running_loop().create_future()
 
         def answered(reply: Any) -> None:
@@ -70,20 +70,20 @@ class Link(asyncio.Protocol):
         return await future
 
     def close(self) -> None:
-        """End it now. Those who wait for an answer are told that it is lost."""
-        self._end(Lost("closed"))
+        """Close it now. Callers that wait for a reply get `ConnectionLost`."""
+        self._end(ConnectionLost("closed"))
 
     @property
-    def has_news(self) -> bool:
-        """Whether something has come that was not read: also that the server has left."""
+    def has_input(self) -> bool:
+        """Whether something arrived that was not read yet, such as the end of the connection."""
         return bool(self._poll.poll(0))
 
     def hang_up(self) -> None:
-        """End the connection of a loop that does not run any more."""
+        """Close the connection of an event loop that does not run any more."""
         with contextlib.suppress(OSError):
             self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
-    # What asyncio calls -------------------------------------------------------------
+    # Called by asyncio -------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         reader, waiting = self._reader, self._waiting
@@ -92,17 +92,17 @@ class Link(asyncio.Protocol):
             try:
                 reply = reader.gets()
             except hiredis.HiredisError:
-                self._end(Lost("the server's answer is not RESP"))
+                self._end(ConnectionLost("the server's answer is not RESP"))
                 return
             if reply is False:
                 return
             if not waiting:
-                self._end(Lost("the server answered without being asked"))
+                self._end(ConnectionLost("the server answered without being asked"))
                 return
             waiting.popleft()(reply)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(Lost(f"connection lost: {error}" if error else "closed by the server"))
+        self._end(ConnectionLost(f"connection lost: {error}" if error else "closed by the server"))
 
     def _end(self, reason: Exception) -> None:
         if self._lost is not None:

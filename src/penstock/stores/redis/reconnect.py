@@ -1,4 +1,4 @@
-"""Keeper: gets something to work, and again when it stopped working.
+"""Reconnector: gets a connection to work, and again when it stopped working.
 
 One attempt at a time, in a task of its own, with the breaker's pauses between them.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from penstock.errors import StoreUnavailable
 from penstock.stores.redis.breaker import OPEN, Breaker
 
 
-class Keeper:
-    """Runs ``attempt`` until it succeeds; ``failed`` is told why it did not."""
+class Reconnector:
+    """Runs ``attempt`` until it succeeds; calls ``failed`` with the reason if it does not."""
 
     def __init__(
         self,
@@ -26,6 +27,7 @@ class Keeper:
         self._attempt = attempt
         self._failed = failed
         self._task: asyncio.Task[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def active(self) -> bool:
@@ -41,6 +43,27 @@ class Keeper:
             self._task.cancel()
             self._task = None
 
+    async def wait(self) -> None:
+        """Begin, and return after the first success, or raise `StoreUnavailable`."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(future)
+        self.start()
+        await future
+
+    def succeed(self) -> None:
+        """Whoever waits for a success has it."""
+        for future in self._take_waiting():
+            future.set_result(None)
+
+    def fail(self, reason: str) -> None:
+        """Whoever waits for a success is told why there is none yet."""
+        for future in self._take_waiting():
+            future.set_exception(StoreUnavailable(reason))
+
+    def _take_waiting(self) -> list[asyncio.Future[None]]:
+        waiting, self._waiting = self._waiting, []
+        return [future for future in waiting if not future.done()]
+
     async def _run(self) -> None:
         try:
             while True:
@@ -50,7 +73,7 @@ class Keeper:
                 try:
                     await self._attempt()
                     return
-                except Exception as error:  # redis-py lets many kinds through, and all mean no
+                except Exception as error:  # redis-py raises many kinds, and all mean no
                     self._failed(f"{error}" or f"{type(error).__name__} while connecting")
         finally:
             if self._task is asyncio.current_task():
