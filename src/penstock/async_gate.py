@@ -16,7 +16,7 @@ from typing import Any, Self
 from penstock import flows
 from penstock.clock import Clock
 from penstock.events import Hook
-from penstock.gate import Gate, Where, load_rules, read_rules
+from penstock.gate import Gate, Prepared, Where, load_rules, read_rules
 from penstock.rules.compiled import Compiled, Counted
 from penstock.rules.heritage import Inherited
 from penstock.rules.lineage import Lineage
@@ -161,6 +161,18 @@ class AsyncGate:
     def replace(self, rules: RuleSet | str | Mapping[str, Any]) -> None:
         """See `Gate.replace`."""
         self.sync.replace(rules)
+
+    def prepare(self, rules: RuleSet) -> Prepared:
+        """See `Gate.prepare`."""
+        return self.sync.prepare(rules)
+
+    def swap(self, prepared: Prepared) -> None:
+        """See `Gate.swap`."""
+        self.sync.swap(prepared)
+
+    def reject(self, reason: str, prepared: Prepared | None = None) -> None:
+        """See `Gate.reject`."""
+        self.sync.reject(reason, prepared)
 
     def group(self, key: str, ipv4: int = 32, ipv6: int = 64) -> None:
         """See `Gate.group`."""

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from penstock import flows
 from penstock.clock import WALL, Clock
@@ -40,6 +40,13 @@ from penstock.stores.memory import MemoryStore
 logger = logging.getLogger("penstock.rules")
 
 Where = str | Path
+
+
+class Prepared(NamedTuple):
+    """Rules that are compiled and not yet in force, and those that they are to replace."""
+
+    before: Compiled
+    compiled: Compiled
 
 
 class Gate:
@@ -228,23 +235,54 @@ class Gate:
         An override that cannot be counted by with the new limits is left out where that is
         so, and logged: there the rule's own limit holds.
         """
-        found = rules if isinstance(rules, RuleSet) else read_rules(rules)
-        with self._loading:
-            found = grouped(found, self._groups)
-            try:
-                self._put_in_force(found)
-            except UnsupportedLimit as error:
-                self._hooks.emit(RulesRejected("rules", str(error)))
-                raise RulesError(str(error)) from None
-            overrides = {} if self.switches.calm else self.switches.state().overrides
-            for (key, value), problem in problems_of(found, overrides, self._try_override):
-                logger.warning("the override of %s=%s is left out there: %s", key, value, problem)
-        self._hooks.emit(RulesLoaded("rules", len(found.domains)))
+        ruleset = rules if isinstance(rules, RuleSet) else read_rules(rules)
+        try:
+            prepared = self.prepare(ruleset)
+        except RulesError as error:
+            self.reject(str(error))
+            raise
+        self.swap(prepared)
 
-    def _put_in_force(self, rules: RuleSet) -> None:
+    def prepare(self, rules: RuleSet) -> Prepared:
+        """Compile other rules over the store, for `swap` or `reject`. The old ones stay in force.
+
+        `RulesError` if the store cannot count by one of their limits.
+        """
+        with self._loading:
+            return self._prepare(rules)
+
+    def swap(self, prepared: Prepared) -> None:
+        """Put prepared rules in force, as `replace` does."""
+        with self._loading:
+            if prepared.before is not self.compiled:  # replaced in between
+                prepared = self._prepare(prepared.compiled.rules)
+            self._put_in_force(prepared.compiled)
+            overrides = {} if self.switches.calm else self.switches.state().overrides
+            for (key, value), problem in problems_of(self.rules, overrides, self._try_override):
+                logger.warning("the override of %s=%s is left out there: %s", key, value, problem)
+            domains = len(self.rules.domains)
+        self._hooks.emit(RulesLoaded("rules", domains))
+
+    def reject(self, reason: str, prepared: Prepared | None = None) -> None:
+        """New rules are not used: tell subscribers, and let go of what was prepared for them."""
+        if prepared is not None:
+            now = self.clock.now()
+            for limit in prepared.compiled.limits - self.compiled.limits:
+                self.pool.retire(limit, now)
+        self._hooks.emit(RulesRejected("rules", reason))
+
+    def _prepare(self, rules: RuleSet) -> Prepared:
+        before = self.compiled
+        try:
+            compiled = Compiled(grouped(rules, self._groups), self.store, self.clock.now(), before)
+        except UnsupportedLimit as error:
+            raise RulesError(str(error)) from None
+        return Prepared(before, compiled)
+
+    def _put_in_force(self, compiled: Compiled) -> None:
         now, before = self.clock.now(), self.compiled
-        self.compiled = Compiled(rules, self.store, now, before)
-        for limit in before.limits - self.compiled.limits:
+        self.compiled = compiled
+        for limit in before.limits - compiled.limits:
             self.pool.retire(limit, now)
         self.pool.free(now)
 
@@ -266,9 +304,9 @@ class Gate:
                 raise RulesError(f"{version} is a length from 1 to {most}, not {length!r:.100}")
         with self._loading:
             self._groups[key] = (ipv4, ipv6)
-            found = grouped(self.rules, self._groups)
-            if found is not self.rules:
-                self._put_in_force(found)
+            rules = grouped(self.rules, self._groups)
+            if rules is not self.rules:
+                self._put_in_force(self._prepare(rules).compiled)
 
     def watch(self) -> None:
         """Reload when the files change, until `close`. A wrong file is an event and a log line."""

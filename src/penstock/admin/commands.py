@@ -128,6 +128,7 @@ def _lasts(until: int, now: int) -> str | None:
 
 
 async def _reload(gate: AnyGate, command: Command) -> None:
+    # For a gate alone: a fleet of workers reads the files once, for all of them.
     # Large files take a while: not in the way of decisions.
     await asyncio.to_thread(gate.reload)
 

@@ -33,13 +33,15 @@ from penstock.rules.watch import Watcher
 from penstock.running import logs, stores
 from penstock.running.admin_server import AdminServer
 from penstock.running.event_loop import run
-from penstock.running.fleet import Answer, Command, Fleet, read_rules
+from penstock.running.fleet import Fleet, read_rules
+from penstock.running.in_process import InProcessFleet
 from penstock.running.masks import Masks
 from penstock.running.settings import Settings, SettingsError, address_of
 from penstock.running.sockets import free_path, listen, reserve, shown
 from penstock.running.stores import made_store
-from penstock.running.supervisor import Process, Supervised, new_salt
+from penstock.running.supervisor import SupervisedFleet, new_salt
 from penstock.running.worker import GRPCIO, Sockets, Worker, chosen_wire
+from penstock.running.worker_process import WorkerProcess
 
 logger = logging.getLogger("penstock.server")
 
@@ -55,30 +57,6 @@ def serve(settings: Settings) -> int:
             logger.error("cannot start: %s", error)
             return 1
     return 0
-
-
-class Alone(Fleet):
-    """A fleet of one: a worker in this process."""
-
-    def __init__(self, settings: Settings, about: dict[str, Any], worker: Worker) -> None:
-        super().__init__(settings, about)
-        self.members = [Here(worker)]
-        self._worker = worker
-
-    def loaded(self) -> Mapping[str, str]:
-        return self._worker.gate.rules.digests
-
-
-class Here:
-    """Its only member."""
-
-    name = "0"
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-
-    async def apply(self, command: Command) -> Answer:
-        return await self._worker.apply(command)
 
 
 class App:
@@ -177,12 +155,12 @@ class App:
             await worker.start(sockets[0])
             stack.push_async_callback(worker.drain, settings.drain_seconds)
             self._drain = worker.drain
-            return Alone(settings, about, worker)
+            return InProcessFleet(settings, about, worker)
         processes = [
-            Process(number, settings, store, self._salt, each)
+            WorkerProcess(number, settings, store, self._salt, each)
             for number, each in enumerate(sockets)
         ]
-        supervised = Supervised(settings, about, processes, rules)
+        supervised = SupervisedFleet(settings, about, processes, rules)
         await supervised.start()
         stack.push_async_callback(supervised.stop, settings.drain_seconds)
         self._drain = supervised.stop

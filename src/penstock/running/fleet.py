@@ -1,19 +1,31 @@
-"""Fleet: the processes that decide, as the admin API and the supervisor see them.
+"""Fleet: the workers, as the admin API and the supervisor see them.
 
-With one worker it is in this process. With several each is a process of its own, and the
-supervisor asks them over channels. Both look the same from here.
+With one worker, it is in this process (`in_process.py`). With several, each is a process of its
+own, and the supervisor asks them over channels (`supervisor.py`).
+
+Rules are reloaded in two phases, so that all workers have the same ones::
+
+    read and check the files, once
+    prepare in every worker ──── one cannot: reject in all, the old rules stay
+    swap in every worker
+
+A worker that dies or hangs meanwhile is started again, with the rules that are in force by then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.admin.handlers import Sources
+from penstock.errors import RulesError
 from penstock.metrics import AnomalyWatch, Gathered, Snapshot, merge
 from penstock.rules.model import RuleSet
+from penstock.running.rule_changes import RuleChanges
 from penstock.running.settings import Settings
 from penstock.running.store_watch import StoreWatch
 
@@ -22,6 +34,8 @@ logger = logging.getLogger("penstock.server")
 Answer = dict[str, Any]
 Command = dict[str, Any]
 TOP_OUTCOMES = ("allowed", "refused", "near_limit", "shadowed", "overrun")
+# A reload that finds no worker running waits so many seconds for one.
+NO_WORKER, RETRY = 10.0, 0.1
 
 
 def read_rules(settings: Settings) -> RuleSet:
@@ -33,39 +47,68 @@ def read_rules(settings: Settings) -> RuleSet:
     return load_files(settings.rules, merge_domains=settings.merge_domains)
 
 
+@dataclass(frozen=True, slots=True)
+class NewRules:
+    """Rules that were read and checked, on their way to the workers."""
+
+    rules: RuleSet
+    changes: RuleChanges
+    pickled: bytes = b""  # the rules and their lineage, for workers in other processes
+
+
 class Member(Protocol):
-    """One process that decides."""
+    """One worker. No method raises: what went wrong is in the answer.
+
+    ``"away": True`` in an answer says that the worker is not running, or was found dead or
+    hung and is started again.
+    """
 
     name: str
 
-    async def apply(self, command: Command) -> Answer:
-        """Never raises: what went wrong is in the answer."""
+    async def apply(self, command: Command) -> Answer: ...
+
+    async def prepare(self, new: NewRules) -> Answer:
+        """Compile new rules, and keep them for `swap`."""
+
+    async def swap(self) -> Answer:
+        """Put the prepared rules in force."""
 
 
-class Fleet:
-    """All members. It is the admin API's `Control`, and where its figures come from."""
+class Fleet(ABC):
+    """All workers. It is the admin API's `Control`, and where its figures come from."""
 
     def __init__(self, settings: Settings, about: Mapping[str, Any]) -> None:
         self._settings = settings
         self._about = dict(about)
         self._gathered = Gathered()
-        self.members: list[Member] = []
+        self._reloading = asyncio.Lock()
+        self.members: Sequence[Member] = ()
         self.watch = AnomalyWatch()
         self.store_watch = StoreWatch()
         self.more: list[Any] = []  # others that have a snapshot: the watch, the webhook
 
+    @abstractmethod
     def loaded(self) -> Mapping[str, str]:
         """A digest of each file that the rules in force were read from."""
-        return {}
+
+    @abstractmethod
+    def _read_new_rules(self) -> NewRules:
+        """Read the files and compare them with what is in force. Called in a thread."""
+
+    @abstractmethod
+    def _keep_rules(self, new: NewRules) -> None:
+        """Every worker has prepared these rules: they are what a worker starts with from now on."""
 
     # Control ---------------------------------------------------------------------------------
 
     async def apply(self, command: Command) -> list[Answer]:
-        """In every process; an answer from each."""
+        """In every worker; an answer from each."""
+        if command.get("do") == "reload":
+            return await self.reload_rules()
         return list(await asyncio.gather(*[member.apply(command) for member in self.members]))
 
     async def ask(self, command: Command) -> Answer:
-        """In any one process: the first that answers."""
+        """In any one worker: the first that answers."""
         answer: Answer = {"ok": False, "status": 503, "error": "no worker is running"}
         for member in self.members:
             answer = await member.apply(command)
@@ -73,16 +116,57 @@ class Fleet:
                 break
         return answer
 
+    # Reloading -------------------------------------------------------------------------------
+
     async def reload(self) -> bool:
-        """Rules and certificates, in all of them; whether all could."""
-        answers = await self.apply({"do": "reload"}) if self._settings.rules else []
-        answers += await self.apply({"do": "reload_tls"})
-        wrong = [answer for answer in answers if not answer["ok"]]
-        for answer in wrong[:1]:
-            logger.error("reloading failed, all stays as it was:\n%s", answer["error"])
-        if not wrong:
-            logger.info("rules reloaded", extra={"fields": {"workers": len(self.members)}})
-        return not wrong
+        """Rules and certificates, in all workers; whether both could be reloaded."""
+        answers = await self.reload_rules() if self._settings.rules else []
+        certificates = await self.apply({"do": "reload_tls"})
+        for answer in [each for each in certificates if not each["ok"]][:1]:
+            logger.error("the certificate was not reloaded: %s", answer["error"])
+        return all(answer["ok"] for answer in (*answers, *certificates))
+
+    async def reload_rules(self) -> list[Answer]:
+        """In all workers or in none; the same answer for each of them."""
+        async with self._reloading:
+            answer = await self._reload_rules()
+        return [answer] * len(self.members)
+
+    async def _reload_rules(self) -> Answer:
+        if not self._settings.rules:
+            return _failed(422, "there are no files of rules to read again (--rules PATH)")
+        try:
+            new = await asyncio.to_thread(self._read_new_rules)
+        except RulesError as error:
+            problems = [str(problem) for problem in error.problems]
+            return await self._reject(_failed(422, str(error), problems=problems))
+        logger.debug("new rules were read and are being prepared")
+        answers = await self._prepare(new)
+        veto = _veto(answers)
+        if veto is not None:
+            return await self._reject(veto)
+        self._keep_rules(new)
+        await asyncio.gather(*[member.swap() for member, answer in answers if answer["ok"]])
+        fields = {"workers": len(self.members)}
+        logger.info("rules reloaded: %s", new.changes, extra={"fields": fields})
+        return {"ok": True, "result": None}
+
+    async def _prepare(self, new: NewRules) -> list[tuple[Member, Answer]]:
+        """In every worker that is running; if none is, wait a while for one."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + NO_WORKER
+        while True:
+            members = [*self.members]
+            answers = await asyncio.gather(*[member.prepare(new) for member in members])
+            if not all(answer.get("away") for answer in answers) or clock() >= end:
+                return list(zip(members, answers, strict=True))
+            await asyncio.sleep(RETRY)
+
+    async def _reject(self, answer: Answer) -> Answer:
+        """Tell the workers, for their metrics, and drop what they have prepared."""
+        logger.error("rules were not reloaded, the old ones stay in force:\n%s", answer["error"])
+        await self.apply({"do": "reject_rules", "reason": answer["error"]})
+        return answer
 
     # Figures ---------------------------------------------------------------------------------
 
@@ -101,13 +185,14 @@ class Fleet:
 
     async def health(self) -> dict[str, bool]:
         answers = await self.apply({"do": "health"})
-        found = {"workers": all(answer["ok"] for answer in answers)}
+        components = {"workers": all(answer["ok"] for answer in answers)}
         if not any(answer["ok"] for answer in answers):
-            found["service"] = False
+            components["service"] = False
         for answer in answers:
-            for name, (ok, _) in (answer["result"] if answer["ok"] else {}).items():
-                found[name or "service"] = found.get(name or "service", True) and bool(ok)
-        return found
+            for part, (ok, _) in (answer["result"] if answer["ok"] else {}).items():
+                name = part or "service"
+                components[name] = components.get(name, True) and bool(ok)
+        return components
 
     async def metrics(self) -> bytes:
         from penstock.metrics.prometheus import exposition
@@ -155,3 +240,20 @@ class Fleet:
             self.watch.look(snapshot.refusals())
             self.store_watch.look(snapshot)
             await asyncio.sleep(seconds)
+
+
+def _veto(answers: Sequence[tuple[Member, Answer]]) -> Answer | None:
+    """Why the new rules cannot be used, if so: the first reason, and the workers that gave it."""
+    refusals = [(m.name, a) for m, a in answers if not a["ok"] and not a.get("away")]
+    if refusals:
+        error = refusals[0][1]["error"]
+        names = [name for name, answer in refusals if answer["error"] == error]
+        workers = f"worker{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        return _failed(refusals[0][1]["status"], f"{workers} cannot use the new rules: {error}")
+    if not any(answer["ok"] for _, answer in answers):
+        return _failed(503, "no worker is running that could use the new rules")
+    return None
+
+
+def _failed(status: int, error: str, **more: Any) -> Answer:
+    return {"ok": False, "status": status, "error": error, **more}

@@ -10,8 +10,9 @@ from typing import Any
 
 from penstock.admin.commands import apply_command
 from penstock.async_gate import AsyncGate
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, RulesError
 from penstock.events import Event, StoreDown, StoreUp
+from penstock.gate import Prepared
 from penstock.integrations.identity import Trust
 from penstock.metrics import Hashed, Recorder
 from penstock.metrics.labels import plain
@@ -92,6 +93,7 @@ class Worker:
         self._tls: Any = None
         self._listeners: list[asyncio.AbstractServer] = []
         self._draining = False
+        self._prepared: Prepared | None = None
         self._readmitting: set[asyncio.Task[None]] = set()
         subscribe = getattr(self.store, "subscribe", None)
         if subscribe is not None:
@@ -185,9 +187,36 @@ class Worker:
             parts = self.health.parts()
             found = {name: [part.ok, part.reason] for name, part in parts.items()}
             return {"ok": True, "result": found}
+        if verb == "swap_rules":
+            return await self._swap_rules()
+        if verb == "reject_rules":
+            self._reject_rules(command["reason"])
+            return {"ok": True, "result": None}
         if verb == "reload_tls":
             return self._reload_tls()
         return await apply_command(self.gate, command)
+
+    async def prepare_rules(self, rules: RuleSet) -> dict[str, Any]:
+        """Compile them, in a thread, as large ones take a while; `swap_rules` comes next."""
+        try:
+            self._prepared = await asyncio.to_thread(self.gate.prepare, rules)
+        except RulesError as error:
+            return {"ok": False, "status": 422, "error": str(error)}
+        except Exception as error:
+            logger.exception("new rules could not be prepared")
+            return {"ok": False, "status": 500, "error": f"{type(error).__name__}: {error}"}
+        return {"ok": True, "result": None}
+
+    async def _swap_rules(self) -> dict[str, Any]:
+        prepared, self._prepared = self._prepared, None
+        if prepared is None:
+            return {"ok": False, "status": 409, "error": "no rules were prepared"}
+        await asyncio.to_thread(self.gate.swap, prepared)
+        return {"ok": True, "result": None}
+
+    def _reject_rules(self, reason: str) -> None:
+        prepared, self._prepared = self._prepared, None
+        self.gate.reject(reason, prepared)
 
     def _reload_tls(self) -> dict[str, Any]:
         if self._tls is not None:
@@ -229,13 +258,7 @@ class Worker:
 
 
 def _gate(settings: Settings, store: Any, rules: RuleSet, lineage: Lineage | None) -> AsyncGate:
-    gate = AsyncGate(
-        rules,
-        store,
-        files=settings.rules,
-        merge_domains=settings.merge_domains,
-        lineage=lineage,
-    )
+    gate = AsyncGate(rules, store, lineage=lineage)
     if settings.shadow:
         gate.switches.mode("shadow")
     return gate

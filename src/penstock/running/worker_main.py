@@ -1,14 +1,14 @@
-"""A worker as a process of its own: ``python -m penstock.running.worker_main FD``.
+"""A worker as a process of its own: ``python -m penstock.running.worker_main FD FD``.
 
-The supervisor starts it, with one end of a channel. All else comes over that: a command line
-can be read by everybody on the machine, and a store's URL may hold a password.
+The supervisor starts it with two sockets: one end of a channel, and one over which rules come.
+Settings come over the channel: every user of the machine can read a command line, and a store's
+URL may hold a password.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import signal
 import socket
 import sys
@@ -19,14 +19,16 @@ from penstock.metrics import Hashed
 from penstock.running import logs
 from penstock.running.channel import Channel, Message
 from penstock.running.event_loop import run
+from penstock.running.rules_transfer import receive_rules
 from penstock.running.settings import Settings
 from penstock.running.worker import Sockets, Worker
 
 
-class Hosted:
+class WorkerHost:
     """A worker, and what its supervisor asks of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules_from: socket.socket) -> None:
+        self._rules_from = rules_from
         self._worker: Worker | None = None
         self._started = False
         self.ended = asyncio.Event()
@@ -37,6 +39,9 @@ class Hosted:
             return await self._start(message)
         if not self._started or self._worker is None:
             return {"ok": False, "status": 503, "error": "not started", "away": True}
+        if verb == "prepare_rules":
+            rules, _ = await asyncio.to_thread(receive_rules, self._rules_from)
+            return await self._worker.prepare_rules(rules)
         if verb == "drain":
             await self._worker.drain(message["seconds"])
             self.ended.set()
@@ -51,10 +56,9 @@ class Hosted:
             hashed = None if salt is None else Hashed(salt)
             logs.setup(settings.log_level, settings.log_format, hashed=hashed)
             fds = message["descriptors"]
-            with os.fdopen(fds["rules"], "rb") as file:
-                rules, lineage = pickle.load(file)  # of our own supervisor
+            rules, lineage = receive_rules(self._rules_from)
             self._worker = Worker(settings, message["store"], message["name"], salt, rules, lineage)
-            for command in message["switched"]:
+            for command in message["switches"]:
                 await self._worker.apply(command)
             await self._worker.start(Sockets(_socket(fds["http"]), _socket(fds["grpc"])))
         except PenstockError as error:
@@ -71,18 +75,18 @@ def _socket(descriptor: int | None) -> socket.socket | None:
     return None if descriptor is None else socket.socket(fileno=descriptor)
 
 
-async def main(descriptor: int) -> None:
-    hosted = Hosted()
-    channel = Channel(hosted.answer)
-    await channel.open(socket.socket(fileno=descriptor))
+async def main(channel_fd: int, rules_fd: int) -> None:
+    host = WorkerHost(socket.socket(fileno=rules_fd))
+    channel = Channel(host.answer)
+    await channel.open(socket.socket(fileno=channel_fd))
     loop = asyncio.get_running_loop()
     # A Ctrl-C in a terminal reaches all of its processes; the supervisor says what follows.
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(each, lambda: None)
     gone = asyncio.create_task(channel.closed.wait())
-    ended = asyncio.create_task(hosted.ended.wait())
+    ended = asyncio.create_task(host.ended.wait())
     await asyncio.wait([gone, ended], return_when=asyncio.FIRST_COMPLETED)
-    if hosted.ended.is_set():
+    if host.ended.is_set():
         await asyncio.sleep(0.05)  # for the answer to leave
     else:
         os._exit(1)  # the supervisor was killed: nobody would ever stop this one
@@ -91,4 +95,4 @@ async def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    run(main(int(sys.argv[1])))
+    run(main(int(sys.argv[1]), int(sys.argv[2])))

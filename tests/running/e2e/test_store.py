@@ -95,7 +95,7 @@ def test_a_reload_that_needs_longer_rows_is_refused_and_the_old_rules_stay() -> 
         service.wait()
         file.write_text(LONG)
         service.said(r"rule api/user: 1000/hour sliding_log needs 16064 bytes a key.*has 128")
-        service.said("all stays as it was")
+        service.said("rules were not reloaded, the old ones stay in force")
         assert [service.check({"user": "1"}).status for _ in range(4)] == [200] * 3 + [429]
         assert service.values("penstock_rules_ok") == [0]
         # As many entries as fit are no reason to refuse.
