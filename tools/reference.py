@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.running.settings import reference
+from penstock.running.settings_sources import reference
 
 PAGES = Path(__file__).parents[1] / "docs/reference"
 

@@ -111,7 +111,7 @@ async def test_it_does_not_listen_elsewhere_without_a_token(
         pytest.fail("not even for a moment")
 
     monkeypatch.setattr(server_module, "listen", bound)
-    with pytest.raises(AdminError, match="could be reached from elsewhere, and has no token"):
+    with pytest.raises(AdminError, match="can be reached from other machines and has no token"):
         await start(host=host)
 
 

@@ -18,7 +18,8 @@ import yaml
 
 from penstock.metrics.families import FAMILIES, HISTOGRAM
 from penstock.rules.parse import load_files
-from penstock.running.settings import PREFIX, Settings, load
+from penstock.running.settings import Settings
+from penstock.running.settings_sources import PREFIX, load
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())

@@ -11,9 +11,9 @@ from typing import Any
 from penstock.rules.model import RuleSet
 from penstock.running.channel import Channel
 from penstock.running.fleet import Answer, Command
+from penstock.running.listeners import Sockets
 from penstock.running.rules_transfer import receive_rules
 from penstock.running.settings import Settings
-from penstock.running.worker import Sockets
 from penstock.running.worker_process import WorkerProcess
 
 Behaviour = Callable[[], Awaitable[Answer] | Answer]

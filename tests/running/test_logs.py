@@ -75,7 +75,7 @@ def test_a_line_of_text() -> None:
 
 
 def test_times_are_utc_with_microseconds() -> None:
-    assert logs.told_time(1_704_067_200.25) == "2024-01-01T00:00:00.250000Z"
+    assert logs.format_time(1_704_067_200.25) == "2024-01-01T00:00:00.250000Z"
 
 
 @pytest.mark.parametrize("form", logs.FORMS)
@@ -211,9 +211,9 @@ def test_a_stream_that_is_gone_is_counted_and_says_nothing(
         ("max_tokens=4096", "max_tokens=4096"),
         ("algorithm token_bucket: 10/minute", "algorithm token_bucket: 10/minute"),
         (
-            "the admin API on 0.0.0.0 could be reached from elsewhere, and has no token: give it"
+            "the admin API on 0.0.0.0 can be reached from other machines and has no token: give it"
             " one (--admin-token-file)",
-            "the admin API on 0.0.0.0 could be reached from elsewhere, and has no token: give it"
+            "the admin API on 0.0.0.0 can be reached from other machines and has no token: give it"
             " one (--admin-token-file)",
         ),
     ],
@@ -364,7 +364,7 @@ def test_what_a_line_tells() -> None:
 
 def test_keys_of_decisions_are_hashed_as_in_metrics() -> None:
     hashed = Hashed("salt")
-    (line,) = decide(AccessLog("refused", told=hashed), 3)
+    (line,) = decide(AccessLog("refused", format_key=hashed), 3)
     assert line["keys"] == [hashed([("user", "jane")])]
     assert "jane" not in json.dumps(line)
 
@@ -384,7 +384,7 @@ def test_many_descriptors_are_left_out() -> None:
     AccessLog("all").decided("api", verdict, 0.0)
     made.close()
     (line,) = lines(out)
-    assert (len(line["keys"]), line["keys_left_out"]) == (access_log.MOST_TOLD, 40)
+    assert (len(line["keys"]), line["keys_left_out"]) == (access_log.MOST_KEYS, 40)
 
 
 @pytest.mark.parametrize(

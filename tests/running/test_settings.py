@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.running.settings import (
-    Settings,
-    SettingsError,
-    add_flags,
-    address_of,
-    flag_of,
-    load,
-    reference,
-)
+from penstock.running.settings import Settings, SettingsError, address_of
+from penstock.running.settings_sources import add_flags, flag_of, load, reference
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,7 +61,7 @@ def test_lists_may_be_given_again_or_with_commas() -> None:
         ({"PENSTOCK_HTTP": "a:99999"}, "http is HOST:PORT"),
         ({"PENSTOCK_WIRE": "carrier pigeon"}, "wire is one of auto, nghttp2, grpcio"),
         ({"PENSTOCK_WORKERS": "2", "PENSTOCK_STORE": "memory"}, "not shared between workers"),
-        ({"PENSTOCK_TLS_CERT": "a"}, "go together"),
+        ({"PENSTOCK_TLS_CERT": "a"}, "must be set together"),
         ({"PENSTOCK_TLS_CLIENT_CA": "a"}, "needs tls_cert"),
         ({"PENSTOCK_HTTP": "off", "PENSTOCK_GRPC": "off"}, "nothing to serve"),
         ({"PENSTOCK_TRUSTED": "everybody"}, "trusted names networks"),
@@ -89,7 +82,7 @@ def test_what_is_wrong_is_said_with_its_source(values: dict[str, str], message: 
     ("text", "message"),
     [
         ("workers: [1]\n", "penstock.yaml: workers: not a number"),
-        ("wrokers: 1\n", "no option 'wrokers'; there are rules, store"),
+        ("wrokers: 1\n", "unknown option 'wrokers'; known are rules, store"),
         ("- 1\n", "a mapping of options"),
         ("a: [\n", "penstock.yaml"),
         ("http: 8080\n", "http is a text"),

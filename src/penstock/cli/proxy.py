@@ -133,7 +133,7 @@ def _gate(arguments: argparse.Namespace) -> Iterator[AsyncGate]:
     from penstock.async_gate import AsyncGate
     from penstock.running.fleet import read_rules
     from penstock.running.settings import Settings
-    from penstock.running.stores import made_store, open_store
+    from penstock.running.stores import open_store, resolve_store
 
     settings = Settings(
         rules=tuple(arguments.rules), merge_domains=arguments.merge_domains,
@@ -142,7 +142,7 @@ def _gate(arguments: argparse.Namespace) -> Iterator[AsyncGate]:
     )  # fmt: skip
     rules = read_rules(settings)
     with (
-        made_store(settings, rules) as where,
+        resolve_store(settings, rules) as where,
         contextlib.closing(open_store(where, settings, rules)) as store,
     ):
         gate = AsyncGate(rules, store, files=settings.rules, merge_domains=settings.merge_domains)

@@ -6,7 +6,8 @@ import argparse
 import sys
 
 from penstock.cli.arguments import Commands
-from penstock.running.settings import SettingsError, add_flags, load
+from penstock.running.settings import SettingsError
+from penstock.running.settings_sources import add_flags, load
 
 BAD_SETTINGS = 2
 

@@ -1,4 +1,4 @@
-"""Access log: a line for decisions. Off unless asked for: it costs more than the decision.
+"""Access log: a line for each decision. Off by default: a line costs more than the decision.
 
 ::
 
@@ -17,16 +17,16 @@ from penstock.rules.verdict import Verdict
 
 OFF, REFUSED, ALL = "off", "refused", "all"
 WHICH = (OFF, REFUSED, ALL)
-MOST_TOLD = 10  # descriptors of one request
+MOST_KEYS = 10  # of one request
 
 logger = logging.getLogger("penstock.access")
 
 
 class AccessLog:
-    """An observer of a `Service`. Its lines are of level info.
+    """An observer of a `Service`. It logs at level info.
 
-    ``which``: ``"refused"`` or ``"all"``, or ``"off"``. ``sample``: the part of them that is
-    written, from 0 to 1. ``told``: how keys are shown, `plain` or `Hashed`.
+    ``which``: ``"refused"``, ``"all"`` or ``"off"``. ``sample``: the fraction of them that is
+    written, from 0 to 1. ``format_key``: how keys are shown, `plain` or `Hashed`.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class AccessLog:
         which: str = OFF,
         sample: float = 1.0,
         *,
-        told: Callable[[Sequence[Pair]], str] = plain,
+        format_key: Callable[[Sequence[Pair]], str] = plain,
         chance: Callable[[], float] = random.random,
     ) -> None:
         if which not in WHICH:
@@ -43,7 +43,7 @@ class AccessLog:
             raise ValueError(f"sample is a number above 0 and at most 1, not {sample!r:.50}")
         self._which = which
         self._sample = sample
-        self._told = told
+        self._format_key = format_key
         self._chance = chance
 
     def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
@@ -59,11 +59,11 @@ class AccessLog:
         statuses = verdict.statuses
         fields: dict[str, Any] = {
             "domain": domain,
-            "keys": [self._told(status.pairs) for status in statuses[:MOST_TOLD]],
+            "keys": [self._format_key(status.pairs) for status in statuses[:MOST_KEYS]],
             "ms": round(seconds * 1e3, 3),
         }
-        if len(statuses) > MOST_TOLD:
-            fields["keys_left_out"] = len(statuses) - MOST_TOLD
+        if len(statuses) > MOST_KEYS:
+            fields["keys_left_out"] = len(statuses) - MOST_KEYS
         if verdict.rule is not None:
             fields["rule"] = verdict.rule.id
         if verdict.decision is not None:

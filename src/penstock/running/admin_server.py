@@ -1,6 +1,7 @@
 """AdminServer: the admin API on a port of its own.
 
-It listens beyond this machine only if there is a token: else it does not even start.
+It listens on an address that other machines can reach only if there is a token; otherwise it
+does not start.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 from penstock.admin.access import is_loopback
 from penstock.admin.api import AdminApi
 from penstock.errors import PenstockError
-from penstock.running.sockets import Address, listen, shown
+from penstock.running.sockets import Address, describe, listen
 from penstock.wires.http.limits import HttpLimits
 from penstock.wires.http.protocol import HttpServer
 
 DEFAULT_PORT = 6070
-# For a few people and a scraper.
+# Enough for a few operators and a scraper.
 LIMITS = HttpLimits(
     body=262_144, request_time=5.0, idle_time=60.0, write_time=10.0, pipeline=8, connections=256
 )
@@ -50,22 +51,22 @@ class AdminServer:
         """``(host, port)`` or the path of a Unix socket; the address as people write it."""
         if isinstance(address, tuple):
             self._check(reachable(address[0]), address[0] or "all addresses")
-        (made,) = listen(address)
+        (listener,) = listen(address)
         try:
-            return await self.serve(made)
+            return await self.serve(listener)
         except BaseException:
-            made.close()
+            listener.close()
             raise
 
     async def serve(self, listener: socket.socket) -> str:
-        """The same on a socket that listens already."""
+        """The same on a socket that already listens."""
         if listener.family != socket.AF_UNIX:
             host = listener.getsockname()[0]
             self._check(not is_loopback(host), host)
             if not is_loopback(host) and self._tls is None:
                 logger.warning(
-                    "the admin API on %s has no TLS: its token can be read on the way",
-                    shown(listener),
+                    "the admin API on %s has no TLS: its token is sent in the clear",
+                    describe(listener),
                 )
         loop = asyncio.get_running_loop()
         make = loop.create_unix_server if listener.family == socket.AF_UNIX else loop.create_server
@@ -74,17 +75,17 @@ class AdminServer:
             limit = self._http.limits.request_time
             options = {"ssl": self._tls, "ssl_handshake_timeout": limit, "ssl_shutdown_timeout": 1}
         self._servers.append(await make(self._http.factory, sock=listener, **options))
-        return shown(listener)
+        return describe(listener)
 
     def _check(self, outside: bool, host: str) -> None:
         if outside and not self._api.access.tokens:
             raise AdminError(
-                f"the admin API on {host} could be reached from elsewhere, and has no token: give"
+                f"the admin API on {host} can be reached from other machines and has no token: give"
                 " it one (admin_token_file), or let it listen on 127.0.0.1"
             )
 
     async def close(self, grace: float = 1.0) -> None:
-        """Take no more, answer what is under way, and finish what was begun."""
+        """Accept no more, answer open requests, and finish changes that have begun."""
         for server in self._servers:
             server.close()
         await self._http.drain(grace)
@@ -93,11 +94,11 @@ class AdminServer:
 
 
 def reachable(host: str) -> bool:
-    """Whether an address of this name can be reached from elsewhere; "" stands for all."""
+    """Whether other machines can reach an address of this name; "" stands for all addresses."""
     if not host:
         return True
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise AdminError(f"the admin API cannot listen on {host!r:.100}: {error}") from None
-    return not all(is_loopback(str(place[0])) for *_, place in found)
+    return not all(is_loopback(str(place[0])) for *_, place in addresses)

@@ -1,7 +1,7 @@
-"""The service, put together: `serve` runs it until it is told to stop.
+"""App: puts the service together, runs it until it is stopped, and takes it down.
 
-One worker lives in this process. Several are processes of their own, and this one
-supervises: it holds the sockets, runs the admin API and starts again what dies.
+One worker runs in this process. Several run in processes of their own, and this one supervises
+them: it holds the sockets, runs the admin API and starts workers again that die.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import platform
 import signal
-import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import wait
 from typing import Any
 
@@ -35,19 +33,19 @@ from penstock.running.admin_server import AdminServer
 from penstock.running.event_loop import run
 from penstock.running.fleet import Fleet, read_rules
 from penstock.running.in_process import InProcessFleet
+from penstock.running.listeners import GRPCIO, Listeners, Sockets, choose_wire
 from penstock.running.masks import Masks
-from penstock.running.settings import Settings, SettingsError, address_of
-from penstock.running.sockets import free_path, listen, reserve, shown
-from penstock.running.stores import made_store
+from penstock.running.settings import Settings, address_of
+from penstock.running.stores import resolve_store
 from penstock.running.supervisor import SupervisedFleet, new_salt
-from penstock.running.worker import GRPCIO, Sockets, Worker, chosen_wire
+from penstock.running.worker import Worker
 from penstock.running.worker_process import WorkerProcess
 
 logger = logging.getLogger("penstock.server")
 
 
 def serve(settings: Settings) -> int:
-    """Until SIGTERM or Ctrl-C; the exit code."""
+    """Run until SIGTERM or Ctrl-C; the exit code."""
     salt = new_salt() if settings.hash_keys else None
     hashed = None if salt is None else Hashed(salt)
     with contextlib.closing(logs.setup(settings.log_level, settings.log_format, hashed=hashed)):
@@ -60,17 +58,18 @@ def serve(settings: Settings) -> int:
 
 
 class App:
-    """From settings to a running service, and to its end."""
+    """The service, from its settings to its end."""
 
     def __init__(self, settings: Settings, salt: bytes | None = None) -> None:
         self.settings = settings
         self._salt = salt
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._drain: Callable[[float], Awaitable[None]] | None = None
-        self.listening: dict[str, str] = {}  # where, by wire
+        self.listening: dict[str, str] = {}  # addresses by wire
         self.fleet: Fleet | None = None
+        self._audit: AuditLog | None = None
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
@@ -81,7 +80,7 @@ class App:
             await self._stop.wait()
             logger.info("draining for at most %s", self.settings.drain)
             if self._drain is not None:
-                await self._drain(self.settings.drain_seconds)  # the admin API tells of it
+                await self._drain(self.settings.drain_seconds)  # the admin API still answers
             logger.info("ended")
 
     def stop(self) -> None:
@@ -91,55 +90,22 @@ class App:
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         settings = self.settings
-        wire = chosen_wire(settings)
-        watcher = self._watcher()  # before certificates are read
+        wire = choose_wire(settings)
+        watcher = self._watcher()  # it notes what certificates hold before they are read
         rules = read_rules(settings)
-        store = stack.enter_context(made_store(settings, rules))
-        shown_store = _without_secrets(stores.shown(store, settings, rules))
-        sockets = self._listen(stack, wire)
-        about = {"wire": wire, "store": shown_store, "rules": _count(rules)}
-        fleet = await self._start_fleet(stack, store, sockets, about, rules)
+        store = stack.enter_context(resolve_store(settings, rules))
+        store_text = Masks().text(stores.describe(store, settings, rules))
+        listeners = Listeners(settings, wire, stack)
+        self.listening.update(listeners.addresses)
+        about = {"wire": wire, "store": store_text, "rules": _count(rules)}
+        fleet = await self._start_fleet(stack, store, listeners.sockets, about, rules)
         self.fleet = fleet
         await self._start_admin(stack, fleet)
         if watcher is not None:
             watcher.start()
             stack.callback(watcher.stop)
         self._start_anomaly_watch(stack, fleet)
-        self._say(wire, shown_store, rules)
-
-    def _listen(self, stack: contextlib.AsyncExitStack, wire: str) -> list[Sockets]:
-        count = self.settings.workers
-        found: dict[str, list[socket.socket | None]] = {}
-        for name in ("http", "grpc"):
-            address = address_of(getattr(self.settings, name), name)
-            made: list[socket.socket | None] = [None] * count
-            if address is not None and name == "grpc" and wire == GRPCIO:
-                # It listens by itself.
-                if isinstance(address, tuple):
-                    held = reserve(address)
-                    stack.callback(held.close)
-                    self.listening[name] = shown(held)
-                    made = [held] * count
-                elif count > 1:
-                    raise SettingsError(
-                        "grpcio cannot share a Unix socket between workers: take --workers 1,"
-                        " or a port"
-                    )
-                else:
-                    free_path(address)
-                    self.listening[name] = self.settings.grpc
-            elif address is not None:
-                listeners = listen(address, count)
-                made = list(listeners)
-                for each in listeners:
-                    stack.callback(each.close)
-                self.listening[name] = shown(listeners[0])
-                if isinstance(address, str):
-                    stack.callback(_unlink, address, os.stat(address).st_ino)
-            found[name] = made
-        return [
-            Sockets(http, grpc) for http, grpc in zip(found["http"], found["grpc"], strict=True)
-        ]
+        self._log_start(wire, store_text, rules)
 
     async def _start_fleet(
         self,
@@ -157,8 +123,8 @@ class App:
             self._drain = worker.drain
             return InProcessFleet(settings, about, worker)
         processes = [
-            WorkerProcess(number, settings, store, self._salt, each)
-            for number, each in enumerate(sockets)
+            WorkerProcess(number, settings, store, self._salt, own)
+            for number, own in enumerate(sockets)
         ]
         supervised = SupervisedFleet(settings, about, processes, rules)
         await supervised.start()
@@ -182,18 +148,18 @@ class App:
         stack.push_async_callback(server.close)
 
     def _watcher(self) -> Watcher | None:
-        """Of rules and certificates. Nothing is looked for before the fleet is there."""
+        """For rules and certificates. It does not look before it is started."""
         settings = self.settings
         loop = asyncio.get_running_loop()
-        certificates = (settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        others = [path for path in certificates if path]
-        if not settings.watch or not (settings.rules or others):
+        paths = (settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        certificates = [path for path in paths if path]
+        if not settings.watch or not (settings.rules or certificates):
             return None
 
-        def changed() -> bool:
+        def reload() -> bool:
             assert self.fleet is not None
             reloading = asyncio.run_coroutine_threadsafe(self.fleet.reload(), loop)
-            while not watcher.stopping:  # at the end, the loop waits for this thread
+            while not watcher.stopping:  # when the service ends, the loop waits for this thread
                 done, _ = wait([reloading], 0.1)
                 if done:
                     return reloading.result()
@@ -202,18 +168,18 @@ class App:
         def loaded() -> Mapping[str, str]:
             return {} if self.fleet is None else self.fleet.loaded()
 
-        watcher = Watcher(settings.rules, changed, loaded, others)
+        watcher = Watcher(settings.rules, reload, loaded, certificates)
         return watcher
 
     def _start_anomaly_watch(self, stack: contextlib.AsyncExitStack, fleet: Fleet) -> None:
-        fleet.more.append(fleet.watch)
-        fleet.watch.subscribe(_tell)
+        fleet.other_sources.append(fleet.watch)
+        fleet.watch.subscribe(_log_anomaly)
         if self.settings.webhook:
             webhook = Webhook(self.settings.webhook)
             webhook.start()
             stack.callback(webhook.close)
             fleet.watch.subscribe(webhook)
-            fleet.more.append(webhook)
+            fleet.other_sources.append(webhook)
         self._tasks.add(asyncio.create_task(fleet.look_for_anomalies()))
         stack.push_async_callback(self._end_tasks)
 
@@ -226,28 +192,24 @@ class App:
 
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(each, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, self._soon(self._renew))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._start_task(self._reload()))
 
-    def _soon(self, function: Callable[[], Awaitable[Any]]) -> Callable[[], None]:
-        def call() -> None:
-            task = asyncio.ensure_future(function())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-        return call
-
-    async def _renew(self) -> None:
-        """SIGHUP: rules, certificates and the audit log's file."""
-        if self.fleet is None:  # it has not read them yet
+    async def _reload(self) -> None:
+        """On SIGHUP: rules, certificates and the audit log's file."""
+        if self.fleet is None:  # they have not been read yet
             return
-        audit = getattr(self, "_audit", None)
-        if audit is not None:
-            audit.reopen()
+        if self._audit is not None:
+            self._audit.reopen()
         await self.fleet.reload()
 
-    def _say(self, wire: str, store: str, rules: RuleSet) -> None:
+    def _log_start(self, wire: str, store: str, rules: RuleSet) -> None:
         domains = ", ".join(sorted(rules.domains)) or "none"
         lines = [
             f"penstock {__version__} ({_mode.describe()}, Python {platform.python_version()})",
@@ -256,31 +218,20 @@ class App:
         ]
         if self.settings.workers > 1:
             lines.append(f"workers  {self.settings.workers}")
-        words = {"http": "HTTP", "grpc": f"gRPC ({wire})", "admin": "admin API"}
-        lines += [f"{words[name]} on {where}" for name, where in self.listening.items()]
+        names = {"http": "HTTP", "grpc": f"gRPC ({wire})", "admin": "admin API"}
+        lines += [f"{names[wire]} on {address}" for wire, address in self.listening.items()]
         if wire == GRPCIO and self.settings.wire != GRPCIO:
             lines.append("gRPC is slower than it could be: nghttp2 was missing at build time")
         if not self.settings.rules:
             lines.append("there are no rules: everything is allowed (--rules PATH)")
         for line in lines:
             logger.info("%s", line)
-        logger.info("ready after %.2f s", time.monotonic() - self._began)
+        logger.info("ready after %.2f s", time.monotonic() - self._started_at)
 
 
 def _count(rules: RuleSet) -> int:
     return sum(1 for _ in all_rules(rules))
 
 
-def _without_secrets(store: str) -> str:
-    return Masks().text(store)
-
-
-def _unlink(path: str, inode: int) -> None:
-    """Unless a successor has put its own there."""
-    with contextlib.suppress(FileNotFoundError):
-        if os.stat(path).st_ino == inode:
-            os.unlink(path)
-
-
-def _tell(event: Event) -> None:
+def _log_anomaly(event: Event) -> None:
     logger.warning("%s", event)

@@ -1,6 +1,7 @@
-"""Questions and answers between the supervisor and a worker: lines of JSON over a socket.
+"""Channel: questions and answers between the supervisor and a worker, as lines of JSON.
 
-Either side may ask. An answer carries its question's number, so many may be under way.
+Either side may ask. An answer carries the number of its question, so several questions may be
+open at the same time.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 Message = dict[str, Any]
-Answering = Callable[[Message], Awaitable[Message]]
+Handler = Callable[[Message], Awaitable[Message]]
 
 logger = logging.getLogger("penstock.server")
 
-# A snapshot of metrics has some hundred kB; rules dumped may have more.
+# A snapshot of metrics takes some hundred kB; a dump of the rules may take more.
 LONGEST_LINE = 64 * 1024 * 1024
 
 
 class Channel:
-    """One end. ``answering`` is asked what comes; never raises into the channel."""
+    """One end. ``handler`` answers the questions that come; what it raises becomes an answer."""
 
-    def __init__(self, answering: Answering) -> None:
-        self._answering = answering
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[Message]] = {}
+        self._pending: dict[int, asyncio.Future[Message]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._writer: asyncio.StreamWriter | None = None
         self.closed = asyncio.Event()
@@ -43,43 +44,43 @@ class Channel:
         if self._writer is None or self.closed.is_set():
             raise ConnectionError("the other process is gone")
         number = next(self._numbers)
-        future = self._asked[number] = asyncio.get_running_loop().create_future()
+        future = self._pending[number] = asyncio.get_running_loop().create_future()
         try:
             await self._send({"ask": number, "message": question})
             return await asyncio.wait_for(future, timeout)
         finally:
-            self._asked.pop(number, None)
+            self._pending.pop(number, None)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
             while line := await reader.readline():
-                told = json.loads(line)
-                if "ask" in told:
-                    self._keep(asyncio.create_task(self._answer(told["ask"], told["message"])))
+                frame = json.loads(line)
+                if "ask" in frame:
+                    self._keep(asyncio.create_task(self._answer(frame["ask"], frame["message"])))
                 else:
-                    future = self._asked.get(told["answer"])
+                    future = self._pending.get(frame["answer"])
                     if future is not None and not future.done():
-                        future.set_result(told["message"])
+                        future.set_result(frame["message"])
         except (ConnectionError, ValueError) as error:
-            logger.debug("a channel broke: %s", error)
+            logger.debug("the channel to the other process broke: %s", error)
         finally:
             self.closed.set()
-            for future in self._asked.values():
+            for future in self._pending.values():
                 if not future.done():
                     future.set_exception(ConnectionError("the other process is gone"))
 
     async def _answer(self, number: int, message: Message) -> None:
         try:
-            found = await self._answering(message)
+            answer = await self._handler(message)
         except Exception as error:
             logger.exception("a command failed: %.200r", message.get("do"))
-            found = {"ok": False, "status": 500, "error": f"{type(error).__name__}: {error}"}
+            answer = {"ok": False, "status": 500, "error": f"{type(error).__name__}: {error}"}
         with contextlib.suppress(ConnectionError):
-            await self._send({"answer": number, "message": found})
+            await self._send({"answer": number, "message": answer})
 
-    async def _send(self, told: Message) -> None:
+    async def _send(self, frame: Message) -> None:
         assert self._writer is not None
-        self._writer.write(json.dumps(told).encode() + b"\n")
+        self._writer.write(json.dumps(frame).encode() + b"\n")
         await self._writer.drain()
 
     def _keep(self, task: asyncio.Task[None]) -> None:

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """As ``asyncio.run``."""
+    """Like ``asyncio.run``."""
     try:
         import uvloop
     except ModuleNotFoundError:
@@ -19,5 +19,5 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def name() -> str:
-    """Of the loop that is running."""
+    """The name of the running loop's library."""
     return type(asyncio.get_running_loop()).__module__.partition(".")[0]

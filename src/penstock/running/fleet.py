@@ -59,8 +59,8 @@ class NewRules:
 class Member(Protocol):
     """One worker. No method raises: what went wrong is in the answer.
 
-    ``"away": True`` in an answer says that the worker is not running, or was found dead or
-    hung and is started again.
+    ``"away": True`` in an answer says that the worker is not running: it is being started, or
+    it died or hung and will be started again.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Fleet(ABC):
         self.members: Sequence[Member] = ()
         self.watch = AnomalyWatch()
         self.store_watch = StoreWatch()
-        self.more: list[Any] = []  # others that have a snapshot: the watch, the webhook
+        self.other_sources: list[Any] = []  # of metrics: the anomaly watch, the webhook
 
     @abstractmethod
     def loaded(self) -> Mapping[str, str]:
@@ -171,16 +171,16 @@ class Fleet(ABC):
     # Figures ---------------------------------------------------------------------------------
 
     async def snapshot(self) -> Snapshot:
-        """The metrics of all, also of those that have ended."""
+        """The metrics of all workers, also of those that have ended."""
         members = [*self.members]
         answers = await asyncio.gather(*[each.apply({"do": "snapshot"}) for each in members])
         for member, answer in zip(members, answers, strict=True):
             if answer["ok"]:
                 self._gathered.put(member.name, answer["result"].encode("latin-1"))
-        return merge([self._gathered.snapshot(), *[each.snapshot() for each in self.more]])
+        return merge([self._gathered.snapshot(), *[each.snapshot() for each in self.other_sources]])
 
     def retire(self, name: str) -> None:
-        """A member ended; what it counted stays."""
+        """A worker ended; what it counted stays in the totals."""
         self._gathered.retire(name)
 
     async def health(self) -> dict[str, bool]:
@@ -200,7 +200,7 @@ class Fleet(ABC):
         return exposition(await self.snapshot())[0]
 
     async def top(self, count: int) -> dict[str, Any]:
-        """The busiest rules, and the keys that are refused most."""
+        """The busiest rules, and the keys that are refused most often."""
         snapshot = await self.snapshot()
         rules: dict[str, dict[str, int]] = {}
         for labels, value in snapshot.values.get("penstock_decisions_total", {}).items():

@@ -1,16 +1,16 @@
-"""Structured logs of the service: one line an event, as JSON or as text.
+"""Structured logs of the service: one line for each event, as JSON or as text.
 
 ::
 
     2024-01-01T00:00:00.000000Z warning penstock.redis 127.0.0.1:6379 is not asked any more
     {"time": "2024-...", "level": "warning", "logger": "penstock.redis", "pid": 7, "event": ...}
 
-What others sent cannot make a second line or colour a terminal: control characters are
-escaped, a traceback is a part of its line. Passwords in URLs, bearer tokens and what is
-called a password, a secret or a token are masked.
+Text that clients sent cannot start another line or change a terminal: control characters are
+escaped, and a traceback is a part of its line. Passwords in URLs, bearer tokens and values that
+are named password, secret or token are masked.
 
-Only the logger ``penstock`` is set up. Whoever logs adds fields by
-``extra={"fields": {...}}``; what is under ``key`` there is hashed if so asked.
+Only the logger ``penstock`` is set up. Code that logs adds fields with
+``extra={"fields": {...}}``; the field ``key`` is hashed if keys are to be.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from penstock.running.masks import Masks
 TEXT, JSON = "text", "json"
 FORMS = (TEXT, JSON)
 
-# A longer text is cut: one event must not fill the disk.
+# Longer texts are cut: one event must not fill the disk.
 LONGEST_EVENT = 8_192
 LONGEST_ERROR = 32_768
 
-# Control characters, line ends of other alphabets, and what turns the direction of text.
+# Control characters, line separators, and characters that change the direction of text.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
@@ -42,12 +42,12 @@ _PLAIN_VALUE = re.compile(r"[\w./:@%+#,*|~-]+")
 
 
 def escaped(text: str) -> str:
-    """On one line, and without a meaning to a terminal."""
+    """On one line, and without control characters."""
     return _UNSAFE.sub(_escape, text) if _UNSAFE.search(text) else text
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode()
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode()
 
 
 def cut(text: str, longest: int) -> str:
@@ -55,7 +55,7 @@ def cut(text: str, longest: int) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """One record, one line. Never raises: a log that cannot be written must not break a call."""
+    """One line for each record. Never raises: a log line must not break what logs it."""
 
     def __init__(self, form: str, masks: Masks, hashed: Hashed | None = None) -> None:
         super().__init__()
@@ -68,10 +68,10 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         try:
             event = record.getMessage()
-        except Exception as error:  # whatever a __str__ or a wrong format may raise
+        except Exception as error:  # whatever a __str__ or a wrong format raises
             event = f"{record.msg!r:.500} could not be written: {type(error).__name__}"
         line: dict[str, Any] = {
-            "time": told_time(record.created),
+            "time": format_time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "pid": record.process,
@@ -79,8 +79,8 @@ class LineFormatter(logging.Formatter):
         }
         line.update(self._fields(record))
         if record.exc_info and record.exc_info[0] is not None:
-            told = self._masks.text(self.formatException(record.exc_info))
-            line["error"] = cut(told, LONGEST_ERROR)
+            traceback = self._masks.text(self.formatException(record.exc_info))
+            line["error"] = cut(traceback, LONGEST_ERROR)
         return json.dumps(line, default=str) if self._json else as_text(line)
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
@@ -88,16 +88,16 @@ class LineFormatter(logging.Formatter):
         if not isinstance(fields, dict):
             return {}
         try:
-            found: dict[str, Any] = self._masks.value(fields)
+            masked: dict[str, Any] = self._masks.value(fields)
         except Exception as error:  # of a __str__ again
             return {"fields": f"could not be written: {type(error).__name__}"}
         if self._hashed is not None and isinstance(fields.get("key"), str):
-            found["key"] = self._hashed.value(fields["key"])
+            masked["key"] = self._hashed.value(fields["key"])
         own = ("time", "level", "logger", "pid", "event", "error")
-        return {f"{name}_" if name in own else name: each for name, each in found.items()}
+        return {f"{name}_" if name in own else name: each for name, each in masked.items()}
 
 
-def told_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """``2024-01-01T00:00:00.000000Z``"""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
@@ -109,26 +109,26 @@ def as_text(line: dict[str, Any]) -> str:
     for name, value in fields.items():
         if name == "pid":
             continue
-        told = value if isinstance(value, str) else json.dumps(value, default=str)
-        words.append(f"{name}={told if _PLAIN_VALUE.fullmatch(told) else json.dumps(told)}")
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        words.append(f"{name}={text if _PLAIN_VALUE.fullmatch(text) else json.dumps(text)}")
     return escaped(" ".join(words))
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """Writes to a stream; what cannot be written is counted in ``lost``, and nothing more."""
+    """Writes to a stream, and counts the lines that could not be written in ``lost``."""
 
     def __init__(self, stream: TextIO, before: tuple[int, bool]) -> None:
         super().__init__(stream)
-        self.before = before  # the logger's level, and whether it told its parents
+        self.before = before  # the logger's level, and whether it propagated
         self.lost = 0
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Not to stderr, as logging would: with the record as it came, not masked, not escaped."""
+        """Do not print the record to stderr, as logging would: neither masked nor escaped."""
         self.lost += 1
 
 
 class Logs:
-    """What `setup` has done. ``close()`` undoes it."""
+    """What `setup` has set up. ``close()`` undoes it."""
 
     def __init__(self, handler: LineHandler, masks: Masks) -> None:
         self._handler = handler
@@ -140,12 +140,12 @@ class Logs:
         return self._handler.lost
 
     def hide(self, secret: str) -> None:
-        """Never show this text."""
+        """Mask this text in every line."""
         self._masks.add(secret)
 
     def close(self) -> None:
         logger = logging.getLogger(LOGGER)
-        if self._handler in logger.handlers:  # else another has taken its place
+        if self._handler in logger.handlers:  # otherwise another has replaced it
             logger.removeHandler(self._handler)
             level, logger.propagate = self._handler.before
             logger.setLevel(level)
@@ -161,7 +161,7 @@ def setup(
 ) -> Logs:
     """Have the logger ``penstock`` write lines to ``stream``, by default stderr.
 
-    No other logger is touched, the root's least of all. A second call replaces the first.
+    No other logger is changed, the root least of all. A second call replaces the first.
     """
     logger = logging.getLogger(LOGGER)
     masks = Masks(secrets)

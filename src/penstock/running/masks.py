@@ -1,4 +1,4 @@
-"""Masks: texts without the secrets in them, for logs.
+"""Masks: take the secrets out of texts, for logs.
 
 ::
 
@@ -6,7 +6,7 @@
     Authorization: Bearer abcdefgh      Authorization: ***
     ?token=hunter2&x=1                  ?token=***&x=1
     {"admin_token": "hunter2"}          {"admin_token": ***}
-    it has no token: give it one        as it is: that is a sentence
+    it has no token: give it one        unchanged: this is a sentence
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEEPEST = 8
 
 _USER = re.compile(r"://[^/:@]*:")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/-]{8,}=*")
-# What a secret is called. `tokens` are counted, and a `token_bucket` counts.
+# Names of secrets, but not `tokens` and `token_bucket`.
 _WORDS = r"password|passwd|secret|token(?!s|_bucket)|api[_-]?key|authorization"
 _SECRET_NAME = re.compile(f"(?i){_WORDS}")
 _QUOTED = (
@@ -33,14 +33,14 @@ _NAMED = re.compile(
     r"(?P<between>\\?[\"']?\s{0,5}[=:]\s{0,5})(?!\s)"
     rf"(?P<value>{'|'.join(_QUOTED)}|[^\s,;&\"']+)"
 )
-# Of a header, the scheme's name is no secret, and what follows it is.
+# In a header, the scheme's name is not a secret, but what follows it is.
 _SCHEME = re.compile(r"(?i)(\bauthorization\\?[\"']?\s{0,5}[=:]\s{0,5})[a-z]{1,20} +([^\s,;\"']+)")
 _BARE_NAMES = frozenset({"password", "secret", "token", "authorization", "key"})
 _PLAIN_WORD = re.compile(r"[a-z]{1,20}")
 
 
 class Masks:
-    """Takes secrets out of texts: known ones wherever they stand, others by how they look."""
+    """Masks secrets: known ones anywhere in a text, others by what they look like."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: tuple[str, ...] = ()
@@ -48,8 +48,9 @@ class Masks:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """A secret that must never be shown, whatever stands around it."""
-        if len(secret) >= 4 and secret not in self._secrets:  # else every other word is masked
+        """Mask this secret wherever it appears."""
+        # Shorter ones would mask ordinary words.
+        if len(secret) >= 4 and secret not in self._secrets:
             self._secrets = tuple(sorted([*self._secrets, secret], key=len, reverse=True))
 
     def text(self, text: str) -> str:
@@ -63,11 +64,11 @@ class Masks:
         return _NAMED.sub(_masked, _SCHEME.sub(_masked_header, text))
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """The same in everything that a value holds; what is no JSON becomes text."""
+        """The same in everything that a value contains; what is not JSON becomes text."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, (int, float)):
-            return value if -1e300 < value < 1e300 else "no number, or too large a one"
+            return value if -1e300 < value < 1e300 else "not a finite number, or too large"
         if isinstance(value, str):
             return self.text(value)
         if depth < DEEPEST and isinstance(value, dict):
@@ -80,34 +81,34 @@ class Masks:
         return self.text(str(value))
 
 
-def _without_password(found: re.Match[str]) -> str:
-    """Of one word: from the first user to the last ``@``, as a password may hold anything."""
-    head, at, place = found[0].rpartition("@")
+def _without_password(match: re.Match[str]) -> str:
+    """In one word: from the first user to the last ``@``, as a password may contain anything."""
+    head, at, place = match[0].rpartition("@")
     user = _USER.search(head) if at else None
-    return found[0] if user is None else f"{head[: user.end()]}{MASK}@{place}"
+    return match[0] if user is None else f"{head[: user.end()]}{MASK}@{place}"
 
 
-def _masked_header(found: re.Match[str]) -> str:
-    if _PLAIN_WORD.fullmatch(found[2]) and _is_in_sentence(found):
-        return found[0]
-    return f"{found[1]}{MASK}"
+def _masked_header(match: re.Match[str]) -> str:
+    if _PLAIN_WORD.fullmatch(match[2]) and _is_in_sentence(match):
+        return match[0]
+    return f"{match[1]}{MASK}"
 
 
-def _masked(found: re.Match[str]) -> str:
-    return found[0] if _is_prose(found) else f"{found['name']}{found['between']}{MASK}"
+def _masked(match: re.Match[str]) -> str:
+    return match[0] if _is_prose(match) else f"{match['name']}{match['between']}{MASK}"
 
 
-def _is_prose(found: re.Match[str]) -> bool:
-    """``it has no token: give it one``: words before it and behind it, and no sign of a secret."""
+def _is_prose(match: re.Match[str]) -> bool:
+    """``it has no token: give it one``: words before and after it, and no sign of a secret."""
     return (
-        found["name"].lower() in _BARE_NAMES
-        and re.fullmatch(r": +", found["between"]) is not None
-        and _PLAIN_WORD.fullmatch(found["value"]) is not None
-        and _is_in_sentence(found)
-        and re.match(r" +[a-z]", found.string[found.end() : found.end() + 8]) is not None
+        match["name"].lower() in _BARE_NAMES
+        and re.fullmatch(r": +", match["between"]) is not None
+        and _PLAIN_WORD.fullmatch(match["value"]) is not None
+        and _is_in_sentence(match)
+        and re.match(r" +[a-z]", match.string[match.end() : match.end() + 8]) is not None
     )
 
 
-def _is_in_sentence(found: re.Match[str]) -> bool:
-    before = found.string[max(0, found.start() - 2) : found.start()]
+def _is_in_sentence(match: re.Match[str]) -> bool:
+    before = match.string[max(0, match.start() - 2) : match.start()]
     return re.fullmatch(r"[a-z,] ", before) is not None

@@ -1,17 +1,12 @@
-"""Settings: every option of the service, once.
+"""Settings: every option of the service, defined once.
 
-Flags (``--grpc``), the environment (``PENSTOCK_GRPC``), a file (``grpc:``) and the reference
-page are made from the fields of this class. A flag goes before the environment, that before
-the file, and that before the default.
+`settings_sources.py` reads them. Flags, environment variables, the configuration file and the
+reference page all come from the fields of this class.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from penstock.durations import SECOND, parse_duration
@@ -20,16 +15,11 @@ from penstock.integrations.identity import FORWARDED, X_FORWARDED_FOR, Trust
 from penstock.limit import FAILURE_POLICIES
 from penstock.stores.layout import LEAST_ROW, MOST_KEYS, MOST_ROW
 
-PREFIX = "PENSTOCK_"
 OFF = "off"
-_SWITCH = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("0", "false", "no", "off"), False),
-}
 
 
 class SettingsError(PenstockError, ValueError):
-    """An option that makes no sense; says which, and where it came from."""
+    """An option is wrong; the message says which, and where it was set."""
 
 
 def _option(default: Any, help: str, kind: str = "text", **more: Any) -> Any:
@@ -41,97 +31,112 @@ def _option(default: Any, help: str, kind: str = "text", **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `penstock serve` was told."""
+    """The options of `penstock serve`."""
 
     rules: tuple[str, ...] = _option(
-        (), "a file of rules, or a folder of them; may be given again", "list", metavar="PATH"
+        (), "a file of rules, or a folder of such files; may be repeated", "list", metavar="PATH"
     )
     store: str = _option(
         "auto",
-        "memory, shared (one file for all workers), shared:PATH, or a redis:// URL;"
+        "memory, shared (shared memory for all workers), shared:PATH, or a redis:// URL;"
         " auto is memory for one worker and shared for several",
         metavar="STORE",
     )
     max_keys: int | None = _option(
         None,
-        "how many keys are held in memory or in shared memory; above, keys give way"
-        " (default: 1000000)",
+        "how many keys the memory or shared store holds before it evicts some (default: 1000000)",
         "number",
         metavar="N",
     )
     bytes_per_key: int | None = _option(
         None,
-        "room for one key in shared memory; more than the rules need leaves room for"
-        " others to be loaded (default: what the rules need, at least 128)",
+        "bytes for each key in the shared store; more than the rules need leaves room for"
+        " rules that are loaded later (default: what the rules need, at least 128)",
         "number",
         metavar="N",
     )
     grpc: str = _option(
-        "127.0.0.1:8081", "where gRPC listens: HOST:PORT, unix:PATH or off", metavar="ADDRESS"
+        "127.0.0.1:8081", "the address for gRPC: HOST:PORT, unix:PATH or off", metavar="ADDRESS"
     )
     http: str = _option(
-        "127.0.0.1:8080", "where HTTP listens: HOST:PORT, unix:PATH or off", metavar="ADDRESS"
+        "127.0.0.1:8080", "the address for HTTP: HOST:PORT, unix:PATH or off", metavar="ADDRESS"
     )
     http_refunds: bool = _option(
-        False, "let whoever can ask over HTTP give hits back (hits below 0)", "switch"
+        False, "allow clients of the HTTP API to refund hits (hits below 0)", "switch"
     )
     admin: str = _option(
         "127.0.0.1:6070",
-        "where the admin API listens: HOST:PORT or off; not loopback needs a token",
+        "the address for the admin API: HOST:PORT or off; needs a token unless it is loopback",
         metavar="ADDRESS",
     )
     admin_token_file: str = _option("", "a file with the admin API's token", metavar="FILE")
-    admin_token_always: bool = _option(False, "ask for the token on this machine, too", "switch")
+    admin_token_always: bool = _option(
+        False, "require the token on loopback addresses, too", "switch"
+    )
     admin_names: tuple[str, ...] = _option(
-        (), "another name of this machine, by which the admin API may be asked; may be given again",
+        (), "another host name that requests to the admin API may use; may be repeated",
         "list", metavar="NAME",
     )  # fmt: skip
     audit_log: str = _option(
-        "", "where changes are written, as JSON lines; default: the log", metavar="FILE"
+        "",
+        "a file for changes made by the admin API, as JSON lines (default: the log)",
+        metavar="FILE",
     )
-    audit_sync: bool = _option(False, "wait until each line of it is on the disk", "switch")
-    workers: int = _option(1, "processes on the same ports", "number", metavar="N")
+    audit_sync: bool = _option(False, "wait until each line of the audit log is on disk", "switch")
+    workers: int = _option(1, "how many processes serve the same ports", "number", metavar="N")
     wire: str = _option(
-        "auto", "what speaks gRPC: nghttp2, grpcio, or auto for the first that is there",
+        "auto", "what serves gRPC: nghttp2, grpcio, or auto for the first that is available",
         choices=("auto", "nghttp2", "grpcio"),
     )  # fmt: skip
     watch: bool = _option(True, "reload rules when their files change", "switch")
-    merge_domains: bool = _option(False, "let several files have rules for one domain", "switch")
-    headers: bool = _option(False, "add RateLimit headers to answers over gRPC", "switch")
-    shadow: bool = _option(False, "decide and tell, and refuse nobody", "switch")
+    merge_domains: bool = _option(
+        False, "allow several files to have rules for the same domain", "switch"
+    )
+    headers: bool = _option(False, "add RateLimit headers to gRPC responses", "switch")
+    shadow: bool = _option(False, "shadow mode: decide and report, but refuse nothing", "switch")
     trusted: tuple[str, ...] = _option(
         ("127.0.0.0/8", "::1", "unix"),
-        "a network of proxies whose word is taken for a client's address, and whose"
-        " questions /v1/auth answers; may be given again",
+        "a network of proxies that are trusted to name the client's address, and that may use"
+        " /v1/auth; may be repeated",
         "list",
         metavar="CIDR",
     )
     forwarded: str = _option(
-        X_FORWARDED_FOR, "the header that they write", choices=(X_FORWARDED_FOR, FORWARDED)
+        X_FORWARDED_FOR,
+        "the header in which proxies name the client",
+        choices=(X_FORWARDED_FOR, FORWARDED),
     )
-    deadline: str = _option("10ms", "the longest that a decision waits for Redis", "duration")
+    deadline: str = _option("10ms", "how long a decision waits for Redis at most", "duration")
     on_failure: str = _option(
-        "open", "what is decided while Redis cannot be asked", choices=FAILURE_POLICIES
+        "open", "how to decide while Redis is unavailable", choices=FAILURE_POLICIES
     )
     share: float = _option(
-        1.0, "with --on-failure local: this instance's part of every limit", "fraction"
+        1.0, "with --on-failure local: this instance's fraction of every limit", "fraction"
     )
     tls_cert: str = _option(
-        "", "a certificate for gRPC, PEM; reread when it changes", metavar="FILE"
+        "", "a certificate for gRPC (PEM); reloaded when it changes", metavar="FILE"
     )
-    tls_key: str = _option("", "its key", metavar="FILE")
+    tls_key: str = _option("", "the key of that certificate (PEM)", metavar="FILE")
     tls_client_ca: str = _option(
-        "", "clients must show a certificate of this authority", metavar="FILE"
+        "", "require client certificates signed by this authority (PEM)", metavar="FILE"
     )
-    drain: str = _option("10s", "the longest that open requests are waited for", "duration")
-    log_level: str = _option("info", "", choices=("debug", "info", "warning", "error"))
-    log_format: str = _option("text", "", choices=("text", "json"))
+    drain: str = _option(
+        "10s", "how long to wait for open requests at shutdown at most", "duration"
+    )
+    log_level: str = _option(
+        "info",
+        "the least severe level that is logged",
+        choices=("debug", "info", "warning", "error"),
+    )
+    log_format: str = _option("text", "how log lines are written", choices=("text", "json"))
     access_log: str = _option(
-        "off", "which decisions are logged, a line each", choices=("off", "refused", "all")
+        "off", "which decisions are logged, one line for each", choices=("off", "refused", "all")
     )
-    access_sample: float = _option(1.0, "which part of them, from 0 to 1", "fraction")
-    hash_keys: bool = _option(False, "show keys in logs and metrics as hashes only", "switch")
-    webhook: str = _option("", "a URL that is told of anomalies, by POST", metavar="URL")
+    access_sample: float = _option(
+        1.0, "the fraction of them that is logged, above 0 and at most 1", "fraction"
+    )
+    hash_keys: bool = _option(False, "show keys in logs and metrics only as hashes", "switch")
+    webhook: str = _option("", "a URL to which anomalies are posted", metavar="URL")
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -146,9 +151,9 @@ class Settings:
                 f"bytes_per_key is a multiple of 8 from {LEAST_ROW} to {MOST_ROW}, not {row}"
             )
         if self.workers > 1 and self.store == "memory":
-            raise SettingsError("memory is not shared between workers: take --store shared")
+            raise SettingsError("memory is not shared between workers: use --store shared")
         if bool(self.tls_cert) != bool(self.tls_key):
-            raise SettingsError("tls_cert and tls_key go together")
+            raise SettingsError("tls_cert and tls_key must be set together")
         if self.admin_token_always and not self.admin_token_file:
             raise SettingsError("admin_token_always needs admin_token_file")
         if not 0 < self.access_sample <= 1:
@@ -165,85 +170,6 @@ class Settings:
     @property
     def drain_seconds(self) -> float:
         return parse_duration(self.drain, "drain") / SECOND
-
-
-def flag_of(each: Field[Any]) -> str:
-    return "--" + each.name.replace("_", "-")
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Every option as a flag. What is not given is left out, for the others to say."""
-    for each in fields(Settings):
-        kind, help_text = each.metadata["kind"], _help(each)
-        if kind == "switch":
-            parser.add_argument(
-                flag_of(each), action=argparse.BooleanOptionalAction,
-                default=argparse.SUPPRESS, help=help_text,
-            )  # fmt: skip
-            continue
-        parser.add_argument(
-            flag_of(each), default=argparse.SUPPRESS, help=help_text,
-            action="append" if kind == "list" else "store",
-            choices=each.metadata.get("choices"), metavar=each.metadata.get("metavar"),
-        )  # fmt: skip
-    parser.add_argument("--config", metavar="FILE", help="a YAML file with these options")
-
-
-def load(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
-    """From flags, the environment and a file, in this order."""
-    known = {each.name: each for each in fields(Settings)}
-    environment = os.environ if environment is None else environment
-    values: dict[str, Any] = {}
-    config = flags.get("config") or environment.get(PREFIX + "CONFIG")
-    if config:
-        values.update(_from_file(config, known))
-    for name, each in known.items():
-        text = environment.get(PREFIX + name.upper())
-        if text is not None:
-            values[name] = _read(each, text, PREFIX + name.upper())
-    for name, value in flags.items():
-        if name in known and value is not None:
-            values[name] = _read(known[name], value, flag_of(known[name]))
-    return Settings(**values)
-
-
-def _from_file(path: str, known: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    import yaml
-
-    try:
-        found = yaml.safe_load(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path}: {error}") from None
-    if not isinstance(found, dict):
-        raise SettingsError(f"{path}: a mapping of options, such as 'workers: 2'")
-    values = {}
-    for name, value in found.items():
-        key = str(name).replace("-", "_")
-        if key not in known:
-            raise SettingsError(f"{path}: no option {name!r}; there are {', '.join(known)}")
-        values[key] = _read(known[key], value, f"{path}: {name}")
-    return values
-
-
-def _read(each: Field[Any], value: Any, where: str) -> Any:
-    """A value as its field wants it; texts come from flags and the environment."""
-    kind = each.metadata["kind"]
-    try:
-        if kind == "list":
-            parts = value.split(",") if isinstance(value, str) else value
-            return tuple(part.strip() if isinstance(part, str) else part for part in parts if part)
-        if kind == "switch" and isinstance(value, str):
-            return _SWITCH[value.lower()]
-        if kind == "number":
-            return int(value)
-        if kind == "fraction":
-            return float(value)
-    except (KeyError, ValueError, TypeError):
-        raise SettingsError(f"{where}: not a {kind}: {value!r:.100}") from None
-    # YAML 1.1 reads a bare `off` as false, which is what it means here.
-    return OFF if value is False and kind == "text" else value
 
 
 def _check(each: Field[Any], value: Any) -> None:
@@ -275,21 +201,3 @@ def address_of(text: str, name: str) -> tuple[str, int] | str | None:
     if not colon or not port.isdigit() or int(port) > 65535:
         raise SettingsError(f"{name} is HOST:PORT, unix:PATH or off, not {text!r:.100}")
     return host.strip("[]"), int(port)
-
-
-def _help(each: Field[Any]) -> str:
-    parts = [each.metadata["help"] or each.name.replace("_", " ")]
-    default = getattr(Settings(), each.name)
-    if default not in ("", (), None):
-        shown = ", ".join(default) if isinstance(default, tuple) else default
-        parts.append(f"(default: {str(shown).lower() if isinstance(shown, bool) else shown})")
-    return " ".join(parts).replace("%", "%%")
-
-
-def reference() -> str:
-    """The table of all options, for the reference page."""
-    lines = ["| flag | in the environment | |", "|---|---|---|"]
-    for each in fields(Settings):
-        name = each.name
-        lines.append(f"| `{flag_of(each)}` | `{PREFIX}{name.upper()}` | {_help(each)} |")
-    return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
-"""Sockets that listen, made before anybody is there to accept.
+"""Listening sockets, opened before a worker is there to accept.
 
-With several workers each has a socket of its own on the same port (SO_REUSEPORT), and the
-supervisor keeps all of them open: what comes for a worker that has died waits for the next.
+With several workers, each has its own socket on the same port (SO_REUSEPORT). The supervisor
+keeps all of them open: connections to a worker that has died wait for its successor.
 """
 
 from __future__ import annotations
@@ -23,69 +23,71 @@ def listen(address: Address, count: int = 1) -> list[socket.socket]:
     if isinstance(address, str):
         first = _unix(address)
         return [first, *[first.dup() for _ in range(count - 1)]]
-    made: list[socket.socket] = []
+    listeners: list[socket.socket] = []
     try:
         if count > 1:
-            # Those who share a port are not told of each other: nobody else may be on it.
+            # Sharing a port never fails, so make sure first that no other program has it.
             _tcp(address, reuse=False).close()
         for _ in range(count):
-            made.append(_tcp(address, reuse=count > 1))
-            address = (address[0], made[0].getsockname()[1])  # port 0: all share what came
+            listeners.append(_tcp(address, reuse=count > 1))
+            # Port 0: all share the one that the first was given.
+            address = (address[0], listeners[0].getsockname()[1])
     except OSError as error:
-        for each in made:
-            each.close()
-        raise _cannot(address, error) from None
-    return made
+        for listener in listeners:
+            listener.close()
+        raise _cannot_listen(address, error) from None
+    return listeners
 
 
 def reserve(address: tuple[str, int]) -> socket.socket:
-    """Keeps a port for those who listen by themselves, with SO_REUSEADDR or SO_REUSEPORT.
+    """Keep a port for a server that opens its own socket with SO_REUSEADDR or SO_REUSEPORT.
 
-    It is bound and does not listen, so no connection comes to it.
+    This one is bound and does not listen, so it gets no connections.
     """
     try:
-        made = _tcp(address, reuse=False, listening=False)
+        reserved = _tcp(address, reuse=False, listening=False)
     except OSError as error:
-        raise _cannot(address, error) from None
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # after: we must be alone on it
-    return made
+        raise _cannot_listen(address, error) from None
+    # Only now, so that binding fails if another program has the port.
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return reserved
 
 
-def _cannot(address: tuple[str, int], error: OSError) -> SettingsError:
+def _cannot_listen(address: tuple[str, int], error: OSError) -> SettingsError:
     return SettingsError(f"cannot listen on {address[0]}:{address[1]}: {error.strerror}")
 
 
 def _tcp(address: tuple[str, int], reuse: bool, listening: bool = True) -> socket.socket:
     host, port = address
-    found = socket.getaddrinfo(
+    addresses = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
     )
-    family, kind, protocol, _, place = sorted(found, key=lambda each: each[0] != socket.AF_INET)[0]
-    made = socket.socket(family, kind, protocol)
+    family, kind, protocol, _, name = min(addresses, key=lambda each: each[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, protocol)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if reuse:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # Answers are small: they must not wait to become larger. Accepted sockets inherit it.
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.bind(place)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        # Answers are small and must be sent at once. Accepted sockets inherit this.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind(name)
         if listening:
-            made.listen(BACKLOG)
-        made.setblocking(False)
+            listener.listen(BACKLOG)
+        listener.setblocking(False)
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
 def free_path(path: str) -> None:
-    """See to it that a Unix socket can be made there.
+    """Make room for a Unix socket.
 
-    A path that nobody listens on any more is taken over; any other file is left alone.
+    A socket that no process listens on is removed; any other file is left alone.
     """
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(os.stat(path).st_mode):
-            raise SettingsError(f"{path} is there, and is no socket")
+            raise SettingsError(f"{path} exists and is not a socket")
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
                 probe.connect(path)
@@ -94,23 +96,23 @@ def free_path(path: str) -> None:
         except OSError as error:
             raise SettingsError(f"cannot listen on {path}: {error.strerror}") from None
         else:
-            raise SettingsError(f"somebody listens on {path} already")
+            raise SettingsError(f"another process already listens on {path}")
 
 
 def _unix(path: str) -> socket.socket:
     free_path(path)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        made.bind(path)
-        made.listen(BACKLOG)
-        made.setblocking(False)
+        listener.bind(path)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
     except OSError as error:
-        made.close()
+        listener.close()
         raise SettingsError(f"cannot listen on {path}: {error.strerror or error}") from None
-    return made
+    return listener
 
 
-def shown(listener: socket.socket) -> str:
+def describe(listener: socket.socket) -> str:
     """As people write it."""
     name = listener.getsockname()
     if isinstance(name, str):

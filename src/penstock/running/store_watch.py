@@ -1,7 +1,7 @@
-"""StoreWatch: says in the log that a store is full, or that its file was damaged.
+"""StoreWatch: logs that a store is full, or that its file was damaged.
 
-Nobody looks at a metric that has always been zero. It says so at once, and then once in a
-while for as long as it goes on.
+Few people look at a metric that has always been zero. The first occurrence is logged at once,
+and further ones every ten minutes.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ logger = logging.getLogger("penstock.server")
 
 PAUSE = 600 * SECOND
 _FULL = (
-    "the store (%s) is full: %d keys that still counted have given way, and their limits began"
-    " anew; raise --max-keys (now %s)"
+    "the store (%s) is full: %d keys were evicted while they still counted, and their limits"
+    " started over; raise --max-keys (now %s)"
 )
-_DAMAGED = "the file of the store (%s) was damaged: %d times, what could not be right began anew"
+_DAMAGED = "the file of the store (%s) was damaged: %d times, the damaged part started over"
 
 
 class StoreWatch:
-    """Is shown the metrics from time to time. What was counted before the first look is old."""
+    """Compares the metrics with those of the last look. The first look sets the baseline."""
 
     def __init__(self, clock: Clock = MONOTONIC) -> None:
         self._clock = clock
-        self._told: dict[tuple[str, str], tuple[float, int]] = {}  # how much, and when
+        self._reported: dict[tuple[str, str], tuple[float, int]] = {}  # the count, and when
 
     def look(self, snapshot: Snapshot) -> None:
-        for store, new in self._news(snapshot, "penstock_store_evictions_total"):
+        for store, new in self._increases(snapshot, "penstock_store_evictions_total"):
             most = snapshot.get("penstock_store_max_keys", store)
             logger.warning(_FULL, store, new, most)
-        for store, new in self._news(snapshot, "penstock_store_repairs_total"):
+        for store, new in self._increases(snapshot, "penstock_store_repairs_total"):
             logger.warning(_DAMAGED, store, new)
 
-    def _news(self, snapshot: Snapshot, family: str) -> list[tuple[str, float]]:
-        """Stores of which there is something to say, and how much came since it was last said."""
-        found, now = [], self._clock.now()
+    def _increases(self, snapshot: Snapshot, family: str) -> list[tuple[str, float]]:
+        """Stores whose counter has grown since it was last reported, and by how much."""
+        increases, now = [], self._clock.now()
         for (store,), count in snapshot.values.get(family, {}).items():
             assert not isinstance(count, list)
-            before, at = self._told.setdefault((family, store), (count, now - PAUSE))
+            before, at = self._reported.setdefault((family, store), (count, now - PAUSE))
             if count > before and now - at >= PAUSE:
-                self._told[family, store] = (count, now)
-                found.append((store, count - before))
-        return found
+                self._reported[family, store] = (count, now)
+                increases.append((store, count - before))
+        return increases

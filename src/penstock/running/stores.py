@@ -1,7 +1,7 @@
-"""The store that the service was told to count in.
+"""The store that the service counts in, as ``--store`` names it.
 
-Workers share a file without a name, in memory. The supervisor makes it and holds it; workers
-inherit its descriptor, those that are started again, too. Nobody else can reach it, and it
+Workers share an anonymous file in memory. The supervisor creates and holds it, and workers
+inherit its descriptor, also when they are started again. No other process can reach it, and it
 is gone when the last of them ends, also by ``kill -9``.
 """
 
@@ -26,13 +26,13 @@ logger = logging.getLogger("penstock.server")
 MEMORY, SHARED = "memory", "shared"
 _INHERITED = "descriptor:"
 DEFAULT_MAX_KEYS = 1_000_000
-# Room for every algorithm but a sliding_log, and for a sliding_window of more cells than usual.
+# Enough for every algorithm but sliding_log, and for a sliding_window with many cells.
 LEAST_BYTES_PER_KEY = 128
 
 
 @contextlib.contextmanager
-def made_store(settings: Settings, rules: RuleSet) -> Iterator[str]:
-    """What ``auto`` and ``shared`` mean here: for `open_store`, in this process or a child."""
+def resolve_store(settings: Settings, rules: RuleSet) -> Iterator[str]:
+    """What ``auto`` and ``shared`` stand for: a name for `open_store`, here or in a worker."""
     where = settings.store
     if where.startswith(_INHERITED):
         raise SettingsError(_unknown(where))
@@ -53,13 +53,13 @@ def made_store(settings: Settings, rules: RuleSet) -> Iterator[str]:
         os.close(fd)
 
 
-def inherited(where: str) -> int | None:
-    """The descriptor that a worker needs to open it, if it needs one."""
+def inherited_fd(where: str) -> int | None:
+    """The descriptor that a worker must inherit to open the store, if any."""
     return int(where.removeprefix(_INHERITED)) if where.startswith(_INHERITED) else None
 
 
 def sizes_for(settings: Settings, rules: RuleSet) -> tuple[int, int]:
-    """Keys, and bytes for each of them: as told, or what the rules need."""
+    """How many keys, and bytes for each: as the settings say, or what the rules need."""
     needed, why = 0, ""
     for rule in all_rules(rules):
         for _, limits in limits_of(rule):
@@ -80,7 +80,7 @@ def sizes_for(settings: Settings, rules: RuleSet) -> tuple[int, int]:
 def open_store(where: str, settings: Settings, rules: RuleSet) -> Store:
     if where == MEMORY:
         return MemoryStore(settings.max_keys or DEFAULT_MAX_KEYS)
-    fd = inherited(where)
+    fd = inherited_fd(where)
     if fd is not None:
         return SharedMemoryStore(fd)
     if where.startswith(f"{SHARED}:"):
@@ -105,7 +105,7 @@ def open_store(where: str, settings: Settings, rules: RuleSet) -> Store:
 
 
 def _open_file(path: Path, settings: Settings, rules: RuleSet) -> SharedMemoryStore:
-    """One that is there is used as it is, unless its sizes were told otherwise."""
+    """An existing file keeps its sizes. `SettingsError` if the settings name others."""
     max_keys, row = sizes_for(settings, rules)
     try:
         if path.exists():
@@ -115,11 +115,11 @@ def _open_file(path: Path, settings: Settings, rules: RuleSet) -> SharedMemorySt
         raise SettingsError(f"store: {error}") from None
 
 
-def shown(where: str, settings: Settings, rules: RuleSet) -> str:
-    """For people. A URL may still hold a password."""
+def describe(where: str, settings: Settings, rules: RuleSet) -> str:
+    """For logs. A URL may still hold a password."""
     if where == MEMORY:
         return f"{MEMORY}, {settings.max_keys or DEFAULT_MAX_KEYS} keys"
-    if inherited(where) is None:
+    if inherited_fd(where) is None:
         return where
     return "{}, {} keys of {} bytes".format(SHARED, *sizes_for(settings, rules))
 
@@ -129,24 +129,24 @@ def _unknown(where: str) -> str:
 
 
 def _warn_if_large(most: int, max_keys: int, row: int) -> None:
-    """Memory is taken as keys come, so this may go well for long."""
-    there = _available_memory()
-    if there is not None and most > there:
+    """Memory is allocated as keys come, so it may be enough for a long time."""
+    available = _available_memory()
+    if available is not None and most > available:
         logger.warning(
             "the store may grow to %.1f GB, %d keys of %d bytes, and %.1f GB of memory are"
             " available: lower --max-keys, or use sliding_window in place of a long sliding_log",
-            most / 1e9, max_keys, row, there / 1e9,
+            most / 1e9, max_keys, row, available / 1e9,
         )  # fmt: skip
 
 
 def _available_memory() -> int | None:
     """Of the machine, or of the container if it has less."""
-    found = []
+    amounts = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         text = Path("/proc/meminfo").read_text()
-        found.append(int(text.partition("MemAvailable:")[2].split()[0]) * 1024)
+        amounts.append(int(text.partition("MemAvailable:")[2].split()[0]) * 1024)
     with contextlib.suppress(OSError, ValueError):
         folder = Path("/sys/fs/cgroup")
         most = int((folder / "memory.max").read_text())
-        found.append(most - int((folder / "memory.current").read_text()))
-    return min(found, default=None)
+        amounts.append(most - int((folder / "memory.current").read_text()))
+    return min(amounts, default=None)

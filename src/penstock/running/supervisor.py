@@ -28,7 +28,7 @@ logger = logging.getLogger("penstock.server")
 
 # A worker that dies at once is started again after a pause that grows.
 FIRST_PAUSE, LONGEST_PAUSE, LIVED_WELL = 0.05, 5.0, 10.0
-# What an operator has switched. A new worker is told of it, too.
+# Commands that a new worker must know of, too.
 SWITCHES = {"mode", "clear_mode", "override", "clear_override", "list", "clear_list", "log_level"}
 
 
@@ -98,7 +98,7 @@ class SupervisedFleet(Fleet):
         return await super().apply(command)
 
     async def _apply_to_all(self, command: Command) -> list[Answer]:
-        """A worker that is away counts as done: it is told when it is back."""
+        """A worker that is away counts as done: it gets the command when it is back."""
         answers = await super().apply(command)
         for at, process in enumerate(self.processes):
             if answers[at].get("away"):

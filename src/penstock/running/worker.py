@@ -1,11 +1,10 @@
-"""Worker: one process's part of the service: a store, rules, and the wires that ask them."""
+"""Worker: one process's part of the service: a store, rules, and the wires that use them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.admin.commands import apply_command
@@ -14,16 +13,15 @@ from penstock.errors import PenstockError, RulesError
 from penstock.events import Event, StoreDown, StoreUp
 from penstock.gate import Prepared
 from penstock.integrations.identity import Trust
-from penstock.metrics import Hashed, Recorder
-from penstock.metrics.labels import plain
+from penstock.metrics import Recorder
 from penstock.rules.lineage import Lineage
 from penstock.rules.model import RuleSet
-from penstock.rules.verdict import Verdict
-from penstock.running.access_log import AccessLog
+from penstock.running.listeners import GRPCIO, NGHTTP2, Sockets, choose_wire
+from penstock.running.observers import observer_for
 from penstock.running.settings import Settings, SettingsError, address_of
 from penstock.running.stores import open_store
 from penstock.service.health import RATELIMIT, STORE, WHOLE, Health
-from penstock.service.service import Observer, Service
+from penstock.service.service import Service
 from penstock.wires.grpc.health import health_methods
 from penstock.wires.grpc.methods import Methods
 from penstock.wires.grpc.reflection import reflection_methods
@@ -33,46 +31,17 @@ from penstock.wires.http.protocol import HttpServer
 logger = logging.getLogger("penstock.server")
 
 SHOULD_RATE_LIMIT = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
-NGHTTP2, GRPCIO = "nghttp2", "grpcio"
-# Seconds in which all is still answered, and health already says to go elsewhere.
+# Seconds in which requests are still answered while health already says "not serving".
 NOTICE = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Sockets:
-    """Those that listen for this worker; None where a wire is off."""
-
-    http: socket.socket | None = None
-    grpc: socket.socket | None = None
-
-
-def chosen_wire(settings: Settings) -> str:
-    """What speaks gRPC; "off" if nothing does."""
-    if settings.grpc == "off":
-        return "off"
-    from penstock.wires.grpc import h2
-
-    if settings.wire != GRPCIO and h2.available():
-        return NGHTTP2
-    if settings.wire == NGHTTP2:
-        raise SettingsError("the nghttp2 wire was not built: libnghttp2-dev was missing then")
-    try:
-        import grpc  # noqa: F401  # asked for here, to say what is missing
-    except ModuleNotFoundError:
-        raise SettingsError(
-            "gRPC needs nghttp2, which was not there when Penstock was built, or grpcio:"
-            " pip install 'penstock[grpc]'; or turn it off: --grpc off"
-        ) from None
-    return GRPCIO
-
-
 class Worker:
-    """Made and used within one event loop."""
+    """Created and used within one event loop."""
 
     def __init__(
         self,
         settings: Settings,
-        store_at: str,
+        store: str,
         name: str,
         salt: bytes | None,
         rules: RuleSet,
@@ -80,13 +49,13 @@ class Worker:
     ) -> None:
         self.settings = settings
         self.health = Health((RATELIMIT, STORE), vital=(RATELIMIT,))
-        self.store = open_store(store_at, settings, rules)
+        self.store = open_store(store, settings, rules)
         self.gate = _gate(settings, self.store, rules, lineage)
         self.recorder = Recorder(worker=name, salt=salt)
         self.recorder.follow(self.gate)
-        observer = _observer(settings, self.recorder, salt)
+        observer = observer_for(settings, self.recorder, salt)
         self.service = Service(self.gate, observer=observer, headers=settings.headers)
-        self.wire = chosen_wire(settings)
+        self.wire = choose_wire(settings)
         self._trust = Trust(settings.trusted, header=settings.forwarded)
         self._http: HttpServer | None = None
         self._grpc: Any = None
@@ -97,10 +66,10 @@ class Worker:
         self._readmitting: set[asyncio.Task[None]] = set()
         subscribe = getattr(self.store, "subscribe", None)
         if subscribe is not None:
-            subscribe(self._heard)
+            subscribe(self._on_store_event)
 
     async def start(self, sockets: Sockets) -> None:
-        """Listen. What is wrong with the settings is a `SettingsError`."""
+        """Listen. `SettingsError` if the settings make that impossible."""
         loop = asyncio.get_running_loop()
         if self.store.waits:
             await self._try_store()
@@ -119,7 +88,7 @@ class Worker:
             await self._start_grpcio(sockets.grpc)
 
     async def _try_store(self) -> None:
-        """One that is away is no reason not to start: that is what failure policies are for."""
+        """Start also if it is down: that is what failure policies are for."""
         connect = getattr(self.store, "connect_async", None)
         if connect is None:
             return
@@ -156,37 +125,36 @@ class Worker:
             address = (address[0], reserved.getsockname()[1])
         self._grpc = GrpcioServer(self._methods())
         where = f"unix:{address}" if isinstance(address, str) else "{}:{}".format(*address or ())
-        given = None
+        tls = None
         if self.settings.tls_cert:
             self._tls = _server_tls(self.settings)
-            given = credentials(self._tls)
+            tls = credentials(self._tls)
         try:
             await self._grpc.start(
                 where,
-                credentials=given,
+                credentials=tls,
                 mutual=bool(self.settings.tls_client_ca),
                 reuse_port=self.settings.workers > 1,
             )
-        except RuntimeError as error:  # all that grpcio says of an address
+        except RuntimeError as error:  # the only error that grpcio has for an address
             raise SettingsError(f"cannot listen on {where}: {error}") from None
 
     # While it runs ------------------------------------------------------------------------
 
-    def _heard(self, event: Event) -> None:
+    def _on_store_event(self, event: Event) -> None:
         if isinstance(event, StoreDown):
             self.health.set(STORE, False, event.reason)
         elif isinstance(event, StoreUp):
             self.health.set(STORE, True)
 
     async def apply(self, command: dict[str, Any]) -> dict[str, Any]:
-        """What the admin API or the supervisor asks."""
+        """Do what the admin API or the supervisor asks."""
         verb = command.get("do")
         if verb == "snapshot":
             return {"ok": True, "result": self.recorder.snapshot().to_bytes().decode("latin-1")}
         if verb == "health":
-            parts = self.health.parts()
-            found = {name: [part.ok, part.reason] for name, part in parts.items()}
-            return {"ok": True, "result": found}
+            parts = self.health.parts().items()
+            return {"ok": True, "result": {name: [part.ok, part.reason] for name, part in parts}}
         if verb == "swap_rules":
             return await self._swap_rules()
         if verb == "reject_rules":
@@ -221,18 +189,18 @@ class Worker:
     def _reload_tls(self) -> dict[str, Any]:
         if self._tls is not None:
             try:
-                others = self._tls.reload()
+                changed_ca = self._tls.reload()
             except (OSError, ValueError) as error:
                 logger.error("the new certificate cannot be used, the old one stays: %s", error)
                 return {"ok": False, "status": 422, "error": str(error)}
-            if others and self.wire == NGHTTP2:
+            if changed_ca and self.wire == NGHTTP2:
                 task = asyncio.create_task(self._grpc.readmit(self._tls.admits))
                 self._readmitting.add(task)
                 task.add_done_callback(self._readmitting.discard)
         return {"ok": True, "result": None}
 
     async def drain(self, seconds: float) -> None:
-        """Say that it is going, take no more, answer what is open, and close."""
+        """Report that it is not serving, accept no more, answer open requests, and close."""
         if self._draining:
             return
         self._draining = True
@@ -262,26 +230,6 @@ def _gate(settings: Settings, store: Any, rules: RuleSet, lineage: Lineage | Non
     if settings.shadow:
         gate.switches.mode("shadow")
     return gate
-
-
-def _observer(settings: Settings, recorder: Recorder, salt: bytes | None) -> Observer:
-    """Metrics; and the access log, if there is to be one."""
-    if settings.access_log == "off":
-        return recorder
-    told = plain if salt is None else Hashed(salt)
-    log = AccessLog(settings.access_log, settings.access_sample, told=told)
-    return Both(recorder, log)
-
-
-class Both:
-    """Two observers as one."""
-
-    def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
-
-    def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
-        for observer in self._observers:
-            observer.decided(domain, verdict, seconds)
 
 
 def _server_tls(settings: Settings) -> Any:

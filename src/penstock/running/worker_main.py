@@ -19,13 +19,14 @@ from penstock.metrics import Hashed
 from penstock.running import logs
 from penstock.running.channel import Channel, Message
 from penstock.running.event_loop import run
+from penstock.running.listeners import Sockets
 from penstock.running.rules_transfer import receive_rules
 from penstock.running.settings import Settings
-from penstock.running.worker import Sockets, Worker
+from penstock.running.worker import Worker
 
 
 class WorkerHost:
-    """A worker, and what its supervisor asks of it."""
+    """Answers the supervisor on behalf of the worker in this process."""
 
     def __init__(self, rules_from: socket.socket) -> None:
         self._rules_from = rules_from
@@ -51,7 +52,7 @@ class WorkerHost:
     async def _start(self, message: Message) -> Message:
         values: dict[str, Any] = message["settings"]
         try:
-            settings = Settings(**{k: _tupled(v) for k, v in values.items()})
+            settings = Settings(**{k: _as_tuple(v) for k, v in values.items()})
             salt = None if message["salt"] is None else bytes.fromhex(message["salt"])
             hashed = None if salt is None else Hashed(salt)
             logs.setup(settings.log_level, settings.log_format, hashed=hashed)
@@ -64,10 +65,10 @@ class WorkerHost:
         except PenstockError as error:
             return {"ok": False, "status": 422, "error": str(error)}
         self._started = True
-        return {"ok": True, "result": {"wire": self._worker.wire}}
+        return {"ok": True, "result": None}
 
 
-def _tupled(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -80,16 +81,16 @@ async def main(channel_fd: int, rules_fd: int) -> None:
     channel = Channel(host.answer)
     await channel.open(socket.socket(fileno=channel_fd))
     loop = asyncio.get_running_loop()
-    # A Ctrl-C in a terminal reaches all of its processes; the supervisor says what follows.
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(each, lambda: None)
+    # A Ctrl-C in a terminal reaches all processes; the supervisor decides what follows.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, lambda: None)
     gone = asyncio.create_task(channel.closed.wait())
     ended = asyncio.create_task(host.ended.wait())
     await asyncio.wait([gone, ended], return_when=asyncio.FIRST_COMPLETED)
     if host.ended.is_set():
-        await asyncio.sleep(0.05)  # for the answer to leave
+        await asyncio.sleep(0.05)  # so that the answer is sent
     else:
-        os._exit(1)  # the supervisor was killed: nobody would ever stop this one
+        os._exit(1)  # the supervisor was killed: nothing else would stop this process
     gone.cancel()
     await channel.close()
 

@@ -11,10 +11,11 @@ import sys
 
 from penstock.running.channel import Channel, Message
 from penstock.running.fleet import Answer, Command, NewRules
+from penstock.running.listeners import Sockets
 from penstock.running.rules_transfer import send_rules
 from penstock.running.settings import Settings, SettingsError
-from penstock.running.stores import inherited
-from penstock.running.worker import NOTICE, Sockets
+from penstock.running.stores import inherited_fd
+from penstock.running.worker import NOTICE
 
 logger = logging.getLogger("penstock.server")
 
@@ -71,7 +72,7 @@ class WorkerProcess:
     async def _start_process(self, *ends: socket.socket) -> None:
         held = (*ends, self._sockets.http, self._sockets.grpc)
         descriptors = [each.fileno() for each in held if each is not None]
-        store = inherited(self._store)
+        store = inherited_fd(self._store)
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "penstock.running.worker_main",
             *[str(end.fileno()) for end in ends],

@@ -13,9 +13,10 @@ import grpc
 import grpc.aio
 import pytest
 
+from penstock.running.listeners import Sockets
 from penstock.running.settings import Settings
 from penstock.running.sockets import listen
-from penstock.running.worker import Sockets, Worker
+from penstock.running.worker import Worker
 from penstock.wires.grpc.h2.limits import Limits
 from penstock.wires.grpc.h2.tls import ServerTLS
 from service.service_kit import USER, gate_of
