@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import time
 from typing import Any
 
 RULES = """
@@ -20,11 +21,16 @@ descriptors:
     limits: 1000000000/second
   - key: tenant
     limits: 1000000000/second
+  - key: other
+    limits: 5/second
 """
 
 
-def penstock_grpc(wire: str) -> None:
-    """As `penstock serve` runs it, but for the ports that it prints."""
+def penstock_grpc(wire: str, *, switched: bool = False) -> None:
+    """As `penstock serve` runs it, but for the ports that it prints.
+
+    ``switched`` puts a rule in shadow that no request is about.
+    """
     import tempfile
 
     from penstock.running.app import App
@@ -44,6 +50,8 @@ def penstock_grpc(wire: str) -> None:
             running = asyncio.create_task(app.run())
             ready = asyncio.create_task(app.ready.wait())
             await asyncio.wait([ready, running], return_when=asyncio.FIRST_COMPLETED)
+            if switched and app.fleet is not None:
+                await app.fleet.apply({"do": "mode", "mode": "shadow", "name": "bench/other"})
             for name in ("grpc", "http"):
                 print(app.listening[name].rpartition(":")[2], flush=True)
             await running
@@ -100,7 +108,7 @@ def starlette() -> None:
         asked = await request.json()
         verdict = await gate.check(*asked["descriptors"], domain=asked["domain"])
         status = 200 if verdict else 429
-        return Response(written(verdict), status, media_type="application/json")
+        return Response(written(verdict, time.time()), status, media_type="application/json")
 
     app = Starlette(routes=[Route("/v1/check", check, methods=["POST"])])
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -118,6 +126,7 @@ def _free_port() -> int:
 
 SERVERS = {
     "Penstock": lambda: penstock_grpc("nghttp2"),
+    "Penstock, another rule in shadow": lambda: penstock_grpc("nghttp2", switched=True),
     "Penstock over grpcio": lambda: penstock_grpc("grpcio"),
     "grpcio, minimal": grpcio_minimal,
     "Starlette": starlette,

@@ -31,8 +31,10 @@ CORE = (
     "stores._mapped",
     "limiter",
 )
-# The service's messages. They call the core in C, but the core does not need them.
+# Plans of requests, and the service's messages. They call the core in C, but the core does not
+# need them.
 SERVICE = (
+    "rules.plan",
     "service.rls_request",
     "service.rls_response",
     "service.rls_quick",

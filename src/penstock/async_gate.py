@@ -25,8 +25,6 @@ from penstock.rules.model import RuleSet
 from penstock.rules.switches import Override, Switches
 from penstock.rules.taken import Taken, do_work_async
 from penstock.rules.verdict import Asked, Verdict
-from penstock.rules.weigh import quick_verdict
-from penstock.rules.work import Work
 from penstock.stores.base import Counters, Store
 
 
@@ -92,12 +90,11 @@ class AsyncGate:
         store, gate = self.store, self.sync
         if not store.waits:
             return gate.check_into(taken, descriptors, domain, hits)
-        quick = gate.quick(descriptors, domain) if hits == 1 else None
-        if quick is not None:
-            items, told = quick
-            work = Work([items] if items else [])
-            done, _ = await do_work_async(store, work, taken)
-            return quick_verdict(told, done[0] if done else ())
+        plan = gate.planner.plan(domain, descriptors) if hits == 1 else None
+        if plan is not None:
+            decisions = await plan.hit_async()
+            taken.group(plan.items, decisions)
+            return plan.verdict(decisions)
         flow = gate.begin(descriptors, domain, hits)
         return await flows.run_async(flow, lambda work: do_work_async(store, work, taken))
 

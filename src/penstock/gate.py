@@ -16,24 +16,22 @@ from typing import Any, NamedTuple, Self
 
 from penstock import flows
 from penstock.clock import WALL, Clock
-from penstock.decision import Decision
-from penstock.errors import LimitError, RulesError, StoreError, UnsupportedLimit
+from penstock.errors import LimitError, RulesError, UnsupportedLimit
 from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
 from penstock.limit import Limit
 from penstock.rules.check import Check, Flow, only_domain, overridden
-from penstock.rules.compiled import Compiled, Counted, Told
+from penstock.rules.compiled import Compiled, Counted
 from penstock.rules.heritage import Inherited
 from penstock.rules.lineage import Lineage
 from penstock.rules.match import Matcher
 from penstock.rules.model import ENFORCE, RuleSet, grouped
 from penstock.rules.overrides import problem_of, problems_of
+from penstock.rules.plan import Planner
 from penstock.rules.pool import LimitPool
 from penstock.rules.switches import Override, Switches
-from penstock.rules.taken import Taken, do_work, policies_of
+from penstock.rules.taken import Taken, do_work
 from penstock.rules.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
 from penstock.rules.watch import Watcher
-from penstock.rules.weigh import quick_verdict
-from penstock.rules.work import Item, Work
 from penstock.stores.base import Counters, Store, check_clock
 from penstock.stores.memory import MemoryStore
 
@@ -79,7 +77,9 @@ class Gate:
         self._watcher: Watcher | None = None
         self._groups: dict[str, tuple[int, int]] = {}
         self.compiled = Compiled(rules, self.store, lineage=lineage)
-        self.switches = Switches(self.clock, self._check_override)
+        self.switches = Switches(self.clock, self._check_override, self._plan_anew)
+        self._planning = threading.Lock()
+        self._plan_anew()
         self.pool = LimitPool(self.store, lambda limit: self.compiled.uses(limit))
 
     @classmethod
@@ -121,10 +121,9 @@ class Gate:
         Each descriptor is a mapping, a list of pairs or a `Descriptor`. All limits that
         apply pass, or nothing is consumed. ``hits`` below zero gives back.
         """
-        quick = self.quick(descriptors, domain) if hits == 1 else None
-        if quick is not None:
-            items, told = quick
-            return quick_verdict(told, self._hit(items))
+        plan = self.planner.plan(domain, descriptors) if hits == 1 else None
+        if plan is not None:
+            return plan.verdict(plan.hit())
         taken = Taken()
         try:
             return self._finish(self.begin(descriptors, domain, hits), taken)
@@ -139,39 +138,15 @@ class Gate:
 
         If it is interrupted or fails, the caller gives that back.
         """
-        quick = self.quick(descriptors, domain) if hits == 1 else None
-        if quick is not None:
-            items, told = quick
-            decisions = self._hit(items)
-            taken.group(items, decisions)
-            return quick_verdict(told, decisions)
+        plan = self.planner.plan(domain, descriptors) if hits == 1 else None
+        if plan is not None:
+            decisions = plan.hit()
+            taken.group(plan.items, decisions)
+            return plan.verdict(decisions)
         return self._finish(self.begin(descriptors, domain, hits), taken)
-
-    def _hit(self, items: list[Item]) -> Sequence[Decision]:
-        try:
-            if len(items) == 1:
-                counters, key, cost = items[0]
-                return (counters.hit(key, cost),)
-            return self.store.hit_each(items) if items else ()
-        except StoreError as error:
-            error.policies = policies_of(Work([items]))
-            raise
 
     def _finish(self, flow: Flow, taken: Taken) -> Verdict:
         return flows.run(flow, lambda work: do_work(self.store, work, taken))
-
-    def quick(
-        self, descriptors: Sequence[Asked], domain: str | None
-    ) -> tuple[list[Item], list[Told]] | None:
-        """The short way, if this request may take it."""
-        if not self.switches.calm:
-            return None
-        lanes = self.compiled.lanes
-        if domain is None and len(lanes) == 1 == len(self.compiled.matchers):
-            (lane,) = lanes.values()
-        else:
-            lane = lanes.get(domain)  # type: ignore[arg-type,assignment]  # None is in none
-        return None if lane is None else lane.take(descriptors)
 
     def begin(self, descriptors: Sequence[Asked], domain: str | None, hits: int) -> Flow:
         """A check, to be driven."""
@@ -282,9 +257,15 @@ class Gate:
     def _put_in_force(self, compiled: Compiled) -> None:
         now, before = self.clock.now(), self.compiled
         self.compiled = compiled
+        self._plan_anew()
         for limit in before.limits - compiled.limits:
             self.pool.retire(limit, now)
         self.pool.free(now)
+
+    def _plan_anew(self) -> None:
+        """Other rules or switches are in force: no plan that was made before holds."""
+        with self._planning:  # what changed last is seen by the last planner
+            self.planner = Planner(self.compiled, self.switches.last, self.store)
 
     def _check_override(self, pair: tuple[str, str], override: Override) -> None:
         problem = problem_of(self.rules, pair, override, self._try_override)

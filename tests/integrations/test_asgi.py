@@ -395,7 +395,7 @@ async def test_rules_from_a_file_that_is_watched(tmp_path: Any) -> None:
     app._app = until_shutdown
     await app({"type": "lifespan"}, call, ask)  # type: ignore[arg-type]  # nobody calls them
     assert app._checkpoint._gate is not None
-    assert app._checkpoint._gate._watcher is None
+    assert app._checkpoint._gate.sync._watcher is None
 
 
 async def test_rules_count_ipv6_by_network_and_lists_see_the_address() -> None:

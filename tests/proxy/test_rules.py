@@ -10,6 +10,7 @@ import pytest
 
 from penstock.async_gate import AsyncGate
 from penstock.integrations.asgi import PenstockMiddleware
+from penstock.service.service import Observer
 from proxy.proxy_parts import Client, app_server, replying, running, scripted
 
 # What is decided here is decided before any loop has a say.
@@ -162,7 +163,7 @@ async def test_exempt_and_shadow() -> None:
 async def test_an_observer_is_told_of_decisions() -> None:
     told: list[tuple[str, bool]] = []
 
-    class Watching:
+    class Watching(Observer):
         def decided(self, domain: str, verdict: Any, seconds: float) -> None:
             told.append((domain, verdict.allowed))
             assert 0 <= seconds < 5

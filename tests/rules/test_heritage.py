@@ -352,12 +352,12 @@ def test_keys_that_asked_are_remembered_within_bounds(monkeypatch: pytest.Monkey
 def test_the_short_way_is_open_again_when_nothing_is_inherited_any_more() -> None:
     clock = FakeClock(START)
     gate = Gate.from_rules(rules("10/hour"), MemoryStore(clock=clock), clock=clock)
-    assert gate.quick(({"user": "1"},), None) is not None
+    assert gate.planner.plan(None, ({"user": "1"},)) is not None
     gate.replace(rules("20/hour"))
-    assert gate.quick(({"user": "1"},), None) is None
+    assert gate.planner.plan(None, ({"user": "1"},)) is None
     clock.advance(2 * HOUR)
     assert use(gate, 1) == 1
-    assert gate.quick(({"user": "1"},), None) is not None
+    assert gate.planner.plan(None, ({"user": "1"},)) is not None
     assert len(gate.compiled.asked) == 0
 
 

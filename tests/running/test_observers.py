@@ -7,6 +7,7 @@ from typing import Any
 from penstock.metrics import Recorder
 from penstock.running.observers import ObserverPair, observer_for
 from penstock.running.settings import Settings
+from penstock.service.service import Observer
 
 
 def test_metrics_alone_are_observed_the_quick_way() -> None:
@@ -23,7 +24,7 @@ def test_an_access_log_observes_beside_them() -> None:
 def test_both_of_a_pair_see_a_decision() -> None:
     seen: list[Any] = []
 
-    class Noting:
+    class Noting(Observer):
         def decided(self, domain: str, verdict: Any, seconds: float) -> None:
             seen.append((self, domain, verdict, seconds))
 

@@ -11,6 +11,7 @@ from penstock.async_gate import AsyncGate
 from penstock.decision import Decision
 from penstock.errors import StoreUnavailable
 from penstock.rules.verdict import Verdict
+from penstock.service.service import Observer
 from penstock.testing import FakeClock
 
 USER = "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 3}}]}"
@@ -28,7 +29,7 @@ def at_once(answer: bytes | Awaitable[bytes]) -> bytes:
     return answer
 
 
-class Watching:
+class Watching(Observer):
     def __init__(self) -> None:
         self.seen: list[tuple[str, bool, list[str], float]] = []
 

@@ -7,6 +7,7 @@ import pytest
 from penstock.errors import InvalidKey
 from penstock.gate import Gate
 from penstock.rules import pool
+from penstock.rules.plan import Plan
 from penstock.rules.verdict import Descriptor, Verdict
 from penstock.service.envoy_constants import LONGEST_KEPT, MOST_PLANS
 from penstock.service.grpc_status import (
@@ -25,23 +26,23 @@ from service.service_kit import USER, Watching, at_once, gate_of
 
 
 def test_a_plan_is_kept_from_the_second_time_on() -> None:
-    planner = Service(gate_of(USER))._planner
+    plans = Service(gate_of(USER))._plans
     message = encode(ask("user=a"))
-    first, second = planner.plan(message), planner.plan(message)
+    first, second = plans.plan(message), plans.plan(message)
     assert first is not second
-    assert planner.plan(message) is planner.plan(bytes(bytearray(message))) is second
+    assert plans.plan(message) is plans.plan(bytes(bytearray(message))) is second
 
 
 def test_plans_are_bounded() -> None:
-    planner = Service(gate_of(USER))._planner
+    plans = Service(gate_of(USER))._plans
     long = encode(ask("user=" + "x" * LONGEST_KEPT))
-    assert planner.plan(long) is not planner.plan(long) is not planner.plan(long)
+    assert plans.plan(long) is not plans.plan(long) is not plans.plan(long)
     for number in range(MOST_PLANS + 10):
         message = encode(ask(f"user={number}"))
-        planner.plan(message)
-        planner.plan(message)
-        assert len(planner.plans) <= MOST_PLANS
-    assert 0 < len(planner.plans) < 20
+        plans.plan(message)
+        plans.plan(message)
+        assert len(plans.cache) <= MOST_PLANS
+    assert 0 < len(plans.cache) < 20
 
 
 def test_other_rules_at_once() -> None:
@@ -67,6 +68,25 @@ def test_switches_at_once() -> None:
     gate.switches.override("user", "a", limit="100/minute")
     told = decode(at_once(service.rate_limit(message)))["statuses"][0]
     assert told["current_limit"] == {"requests_per_unit": 100, "unit": "MINUTE"}
+
+
+def test_a_switch_of_one_rule_at_once() -> None:
+    gate = gate_of(USER)
+    service = Service(gate)
+    message = encode(ask("user=a"))
+    codes = []
+    for mode in (*["enforce"] * 4, "shadow", "off", "enforce"):
+        gate.switches.mode(mode, "api/user")
+        codes.append(decode(at_once(service.rate_limit(message)))["overall_code"])
+    assert codes == ["OK", "OK", "OK", "OVER_LIMIT", "OK", "OK", "OVER_LIMIT"]
+    gate.switches.clear_mode("api/user")
+    assert isinstance(service._plans.plan(message), Plan)
+
+
+def test_a_limit_of_0_in_the_request_refuses_also_one_hit() -> None:
+    service = Service(gate_of(USER))
+    message = encode(ask(descriptor("user=a", limit=(0, "HOUR")), hits=1))
+    assert decode(at_once(service.rate_limit(message)))["overall_code"] == "OVER_LIMIT"
 
 
 def test_a_list_goes_before_a_limit_of_0_in_the_request() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.rules.plan import Plan
 from penstock.service.grpc_status import GrpcError
 from penstock.service.rls_general import Response
-from penstock.service.rls_quick import Plan
 from penstock.service.rls_request import read_request
 from penstock.service.service import Service
 from penstock.testing import FakeClock
@@ -140,13 +140,13 @@ def general(service: Service) -> Any:
 
 def test_the_short_way_is_taken() -> None:
     service = Service(gate_of(RULES[0]))
-    single = service._planner.plan(encode(ask("user=a")))
+    single = service._plans.plan(encode(ask("user=a")))
     assert isinstance(single, Plan)
     assert single.single
-    several = service._planner.plan(encode(ask("job=a", "ip=a", "z=z", hits=2)))
+    several = service._plans.plan(encode(ask("job=a", "ip=a", "z=z", hits=2)))
     assert isinstance(several, Plan)
     assert [cost for _, _, cost in several.items] == [4, 2, 2, 2]
-    one_hit = service._planner.plan(encode(ask("user=a", "ip=a", hits=1)))
+    one_hit = service._plans.plan(encode(ask("user=a", "ip=a", hits=1)))
     assert isinstance(one_hit, Plan)
 
 
@@ -162,4 +162,4 @@ def test_the_short_way_is_taken() -> None:
     ],
 )
 def test_the_short_way_is_not_taken(request_: Message) -> None:
-    assert not isinstance(Service(gate_of(USER))._planner.plan(encode(request_)), Plan)
+    assert not isinstance(Service(gate_of(USER))._plans.plan(encode(request_)), Plan)

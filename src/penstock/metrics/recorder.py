@@ -3,14 +3,14 @@
 `decided` runs for every request, so it does little: usually it increments three counters.
 Texts, sums and everything with a name are made when metrics are read.
 
-A request that went the short way (see `penstock.rules.compiled.Lane`) carries what its
-statuses would be made from. They are not made here: that would cost more than all the rest.
+A request that took the short way is counted by its plan and its decisions (see
+`penstock.rules.plan`). To make its statuses would cost more than all the rest.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from functools import partial
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from penstock.async_gate import AnyGate
@@ -37,6 +37,7 @@ from penstock.metrics.top import CAPACITY, Top
 from penstock.metrics.top import merge as merge_tops
 from penstock.rules import verdict as reasons
 from penstock.rules.model import Rule, RuleSet
+from penstock.rules.plan import Plan
 from penstock.rules.verdict import Status, Verdict
 
 
@@ -148,27 +149,35 @@ class Recorder:
 
     def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
         """A request was decided, in so many seconds."""
-        at = self._domains.by_key.get(domain)
-        if at is None:
-            at = self._new_domain(domain)
-        at.latency[bisect_left(BOUNDS, seconds)] += 1
-        at.seconds += seconds
+        if verdict.plan is not None:
+            self.planned(verdict.plan, verdict.decisions, seconds, domain)
+            return
+        at = self._timed(domain, seconds)
         if not verdict.allowed:
             at.refused += 1
-        short_way = verdict._statuses
-        if type(short_way) is not partial:
-            for status in verdict.statuses:
-                self._count_status(domain, at, status, verdict.allowed)
-            return
-        told, decisions = short_way.args
-        by_rule, at_decision = self._rules.by_key, 0
-        for pairs, rule, counted in told:
-            if rule is None:
+        for status in verdict.statuses:
+            self._count_status(domain, at, status, verdict.allowed)
+
+    def planned(
+        self,
+        plan: Plan,
+        decisions: Sequence[Decision],
+        seconds: float,
+        domain: str | None = None,
+    ) -> None:
+        """The same for a request that took the short way, by callers that need no verdict."""
+        if domain is None:
+            domain = plan.domain
+        at = self._timed(domain, seconds)
+        index, refused = 0, False
+        for number, plain in enumerate(plan.rules):
+            if plain is None:
                 at.unmatched += 1
-            elif len(counted) == 1:
-                decision = decisions[at_decision]
-                at_decision += 1
-                counters = by_rule.get(rule.id)
+                continue
+            rule, count = plain.rule, len(plain.counters)
+            if count == 1:
+                decision = decisions[index]
+                counters = self._rules.by_key.get(rule.id)
                 # What most requests are: far below their limit.
                 if (
                     counters is not None
@@ -179,35 +188,24 @@ class Recorder:
                 ):
                     counters.allowed += 1
                 else:
+                    refused = refused or not decision.allowed
+                    pairs = plan.descriptors[number]
                     self._count(domain, rule, pairs, outcome_of(decision), decision.degraded)
             else:
-                mine = decisions[at_decision : at_decision + len(counted)]
-                at_decision += len(counted)
-                gravest = max(map(outcome_of, mine), key=RANK.__getitem__)
-                self._count(domain, rule, pairs, gravest, any(one.degraded for one in mine))
+                own = decisions[index : index + count]
+                refused = refused or not all(own)
+                gravest = max(map(outcome_of, own), key=RANK.__getitem__)
+                degraded = any(each.degraded for each in own)
+                self._count(domain, rule, plan.descriptors[number], gravest, degraded)
+            index += count
+        if refused:
+            at.refused += 1
 
-    def decided_one(
-        self, domain: str, rule: Rule, pairs: tuple[Pair, ...], decision: Decision, seconds: float
-    ) -> None:
-        """The same for one rule with one limit, by who has no verdict and needs none."""
-        at = self._domains.by_key.get(domain)
-        if at is None:
-            at = self._new_domain(domain)
+    def _timed(self, domain: str, seconds: float) -> DomainCounters:
+        at = self._domains.by_key.get(domain) or self._new_domain(domain)
         at.latency[bisect_left(BOUNDS, seconds)] += 1
         at.seconds += seconds
-        counters = self._rules.by_key.get(rule.id)
-        if (
-            counters is not None
-            and counters.key_labels is None
-            and decision.allowed
-            and decision.remaining * 5 >= decision.limit.burst
-            and not decision.degraded
-        ):
-            counters.allowed += 1
-            return
-        if not decision.allowed:
-            at.refused += 1
-        self._count(domain, rule, pairs, outcome_of(decision), decision.degraded)
+        return at
 
     def _count_status(self, domain: str, at: DomainCounters, status: Status, allowed: bool) -> None:
         rule, decision = status.rule, status.decision

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from penstock.durations import SECOND
@@ -19,13 +18,8 @@ from penstock.rules.heritage import Asked, Heritage
 from penstock.rules.lineage import Lineage, Seat
 from penstock.rules.match import Match, Matcher
 from penstock.rules.model import Period, Rule, RuleLimit, RuleSet
-from penstock.rules.verdict import Descriptor
 from penstock.rules.walk import all_rules, limits_of, rules_of
-from penstock.rules.work import Item
 from penstock.stores.base import Counters, Store
-
-# A descriptor's pairs, its rule if one matched, and the limits that were asked.
-Told = tuple[tuple[tuple[str, str], ...], Rule | None, Sequence["Counted"]]
 
 
 class Counted:
@@ -66,7 +60,6 @@ class Compiled:
         self._counted: dict[int, tuple[Counted, ...]] = {}
         self._seats: dict[Seat, Counted] = {}  # those that inherit
         self._end = 0  # when none of them does any more
-        self._slow: dict[int, str] = {}  # plain rules that inherit, and their domain
         self.limits: set[Limit] = set()  # that it counts by, or inherits from
         for rule in all_rules(rules):
             for _, limits in limits_of(rule):
@@ -77,7 +70,12 @@ class Compiled:
             self.asked = before.asked
             self.lineage = before.lineage.after(before.rules, rules, now)
         self._inherit(before)
-        self.lanes = self._lanes()
+        # Domains in which no rule replaces the limits of another.
+        self.independent_domains = [
+            name
+            for name, domain in rules.domains.items()
+            if not any(rule.replaces for rule in rules_of(domain))
+        ]
 
     def _count(self, rule: Rule, each: RuleLimit, store: Store) -> Counted:
         self.limits.add(each.limit)
@@ -111,25 +109,6 @@ class Compiled:
                     self.limits.update([each.limit for each in ancestors])
                     self._end = max(self._end, counted.heritage.until)
 
-    def _lanes(self) -> dict[str, Lane]:
-        """By domain, the way for requests to which nothing special applies."""
-        lanes = {}
-        for name, domain in self.rules.domains.items():
-            rules = list(rules_of(domain))
-            if domain.allow or domain.deny or any(rule.replaces for rule in rules):
-                continue
-            plain = {}
-            for rule in rules:
-                found = self._counted[id(rule.limits)]
-                if not is_plain(rule):
-                    continue
-                if any(counted.heritage for counted in found):
-                    self._slow[id(rule)] = name
-                else:
-                    plain[id(rule)] = found
-            lanes[name] = Lane(self.matchers[name], plain)
-        return lanes
-
     def counted(
         self, match: Match, pairs: Sequence[tuple[str, str]], now: int
     ) -> tuple[Counted, ...]:
@@ -148,84 +127,29 @@ class Compiled:
         for period in rule.schedule:
             if holds(period, now):
                 return self._counted[id(period.limits)]
-        found = self._counted[id(rule.limits)]
+        limits = self.own_limits(rule)
         if self._seats:
-            self._let_go(rule, found, now)
-        return found
+            self._let_go(limits, now)
+        return limits
 
-    def _let_go(self, rule: Rule, found: tuple[Counted, ...], now: int) -> None:
-        """Of what has run out; a rule that inherits nothing any more may go the short way."""
-        heritages = [counted.heritage for counted in found if counted.heritage is not None]
+    def own_limits(self, rule: Rule) -> tuple[Counted, ...]:
+        """Those of the rule itself, without plans, split or schedule."""
+        return self._counted[id(rule.limits)]
+
+    def _let_go(self, limits: tuple[Counted, ...], now: int) -> None:
+        """Of what has run out; a rule that inherits nothing any more may take the short way."""
+        heritages = [counted.heritage for counted in limits if counted.heritage is not None]
         if not heritages or any(heritage.until > now for heritage in heritages):
             return
-        for counted in found:
+        for counted in limits:
             counted.heritage = None
         if now >= self._end:
             self._seats.clear()
             self.asked.clear()
-        lane = self.lanes.get(self._slow.get(id(rule), ""))
-        if lane is not None:
-            lane.add(rule, found)
 
     def uses(self, limit: Limit) -> bool:
         """Whether a rule counts by it, or inherits from it."""
         return limit in self.limits
-
-
-class Lane:
-    """The short way: each descriptor to its rule's limits, nothing to be chosen or switched."""
-
-    __slots__ = ("_match", "_plain")
-
-    def __init__(self, matcher: Matcher, plain: dict[int, tuple[Counted, ...]]) -> None:
-        self._match = matcher.match
-        self._plain = plain
-
-    def add(self, rule: Rule, counted: tuple[Counted, ...]) -> None:
-        """A rule that may go this way from now on."""
-        self._plain[id(rule)] = counted
-
-    def take(self, descriptors: Sequence[Any]) -> tuple[list[Item], list[Told]] | None:
-        """What to ask of the store, and for each descriptor what it was asked for.
-
-        None if something is special about the request after all: then `Check` sees to it.
-        """
-        items: list[Item] = []
-        told: list[Told] = []
-        for descriptor in descriptors:
-            if type(descriptor) is Descriptor:
-                if descriptor.limit is not None or descriptor.hits is not None:
-                    return None
-                pairs = descriptor.pairs
-            elif type(descriptor) is dict and descriptor:
-                pairs = tuple(descriptor.items())
-                for key, value in pairs:
-                    if type(key) is not str or type(value) is not str or not key:
-                        return None
-            else:
-                return None
-            match = self._match(pairs)
-            if match is None:
-                told.append((pairs, None, ()))
-                continue
-            rule = match.rule
-            counted = self._plain.get(id(rule))
-            if counted is None or match.denied or match.allowed:
-                return None
-            key, cost = match.key, rule.cost
-            for one in counted:
-                items.append((one.counters, key, cost))
-            told.append((pairs, rule, counted))
-        if len(items) > 1 and len({(id(counters), key) for counters, key, _ in items}) < len(items):
-            return None  # one counter twice
-        return items, told
-
-
-def is_plain(rule: Rule) -> bool:
-    """Whether a rule always means the same limits, which may refuse."""
-    special = rule.plans or rule.split or rule.schedule
-    switched = rule.shadow or rule.quota or rule.closed or rule.unlimited
-    return bool(rule.limits) and not special and not switched
 
 
 def is_in_split(key: str, salt: str, percent: float) -> bool:

@@ -71,18 +71,21 @@ class State:
 class Switches:
     """The state, and the verbs that change it. Times are the gate's clock's.
 
-    ``check`` raises for an override that cannot be counted by.
+    ``check`` raises for an override that cannot be counted by. ``changed`` is called after
+    every change.
     """
 
     def __init__(
         self,
         clock: Clock,
         check: Callable[[tuple[str, str], Override], None] | None = None,
+        changed: Callable[[], None] | None = None,
     ) -> None:
         self._clock = clock
         self._check = check
+        self._changed = changed
         self._lock = threading.Lock()
-        self._state = State()
+        self.last = State()  # as of the last change: some of it may have run out
         self.calm = True  # looked at for every request
 
     @property
@@ -92,9 +95,9 @@ class Switches:
 
     def state(self) -> State:
         """The state of this moment."""
-        if self._state.next_end <= self._clock.now():
+        if self.last.next_end <= self._clock.now():
             self._change(lambda state: state)
-        return self._state
+        return self.last
 
     def mode(self, mode: str, name: str | None = None) -> None:
         """``"enforce"``, ``"shadow"`` or ``"off"``, for all rules or for one.
@@ -184,8 +187,10 @@ class Switches:
 
     def _change(self, change: Callable[[State], State]) -> None:
         with self._lock:
-            self._state = _current(change(self._state), self._clock.now())
-            self.calm = self._state.calm
+            self.last = _current(change(self.last), self._clock.now())
+            self.calm = self.last.calm
+        if self._changed is not None:
+            self._changed()
 
 
 def _current(state: State, now: int) -> State:

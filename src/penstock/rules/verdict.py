@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from penstock.limit import Limit, as_limit
 
 if TYPE_CHECKING:
     from penstock.rules.model import Rule
+    from penstock.rules.plan import Plan
 
 Pair = tuple[str, str]
 # Units that one descriptor may ask for at once, either way.
@@ -121,28 +122,35 @@ class Verdict:
       the one with the least remaining; None if nothing was counted
     - ``rule``: the rule of that limit, or the one that refused without a limit
     - ``statuses``: what became of each descriptor, in their order
+    - ``plan``, ``decisions``: of a request that took the short way, what it asked of the
+      store and what was decided on each of it: see `Plan`. The statuses are made of them
     """
 
-    __slots__ = ("_statuses", "allowed", "decision", "rule")
+    __slots__ = ("_statuses", "allowed", "decision", "decisions", "plan", "rule")
 
     def __init__(
         self,
         allowed: bool,
         decision: Decision | None,
         rule: Rule | None,
-        statuses: tuple[Status, ...] | Callable[[], tuple[Status, ...]],
+        statuses: tuple[Status, ...] | None,
+        plan: Plan | None = None,
+        decisions: Sequence[Decision] = (),
     ) -> None:
         self.allowed = allowed
         self.decision = decision
         self.rule = rule
-        self._statuses = statuses  # or what makes them: many callers never look
+        self.plan = plan
+        self.decisions = decisions
+        self._statuses = statuses  # made when they are looked at: many callers never do
 
     @property
     def statuses(self) -> tuple[Status, ...]:
-        found = self._statuses
-        if not isinstance(found, tuple):
-            found = self._statuses = found()
-        return found
+        statuses = self._statuses
+        if statuses is None:
+            assert self.plan is not None
+            statuses = self._statuses = self.plan.statuses(self.decisions)
+        return statuses
 
     def __bool__(self) -> bool:
         return self.allowed

@@ -2,8 +2,8 @@
 
 `judged` says whether a request is allowed: if all its lines are; of those in quota mode, one is
 enough. It is asked before anything is taken, to know what to leave in the store, and for the
-verdict. The short ways (`Lane`, rls_quick.py) take only requests without quotas, shadow, lists
-and debits, for which it comes to "all decisions passed".
+verdict. Requests that take the short way (`Plan`) have no quotas, shadow, lists
+or debits; for them it comes to "all decisions passed".
 
 The limit that speaks for a request is the one that refused, or the one with the least remaining.
 """
@@ -11,11 +11,9 @@ The limit that speaks for a request is the one that refused, or the one with the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from penstock.decision import Decision
 from penstock.rules import verdict
-from penstock.rules.compiled import Told
 from penstock.rules.heritage import Inherited
 from penstock.rules.model import Rule
 from penstock.rules.verdict import Descriptor, Pair, Status, Verdict, speaking
@@ -161,36 +159,3 @@ def _speaks(best: Status | None, status: Status) -> Status | None:
     if best.decision is None or status.decision is None:
         return best
     return best if pick(best.decision, status.decision) is best.decision else status
-
-
-def quick_verdict(told: Sequence[Told], decisions: Sequence[Decision]) -> Verdict:
-    """Of a request that went the short way: see `Lane`."""
-    if len(decisions) == 1:
-        best = decisions[0]
-        rule = next(rule for _, rule, counted in told if counted)
-    elif not decisions:
-        return Verdict(True, None, None, partial(_told_statuses, told, decisions))
-    else:
-        at = 0
-        best, rule = decisions[0], None
-        for _, found, counted in told:
-            for _ in counted:
-                chosen = pick(best, decisions[at])
-                if rule is None or chosen is not best:
-                    best, rule = chosen, found
-                at += 1
-    return Verdict(best.allowed, best, rule, partial(_told_statuses, told, decisions))
-
-
-def _told_statuses(told: Sequence[Told], decisions: Sequence[Decision]) -> tuple[Status, ...]:
-    statuses, at = [], 0
-    for pairs, rule, counted in told:
-        line = Line(pairs, rule)
-        line.counted = [(one.counters, one.name) for one in counted]
-        line.decisions = list(decisions[at : at + len(counted)])
-        at += len(counted)
-        if counted:
-            line.reason = verdict.LIMIT
-            line.allowed = all(line.decisions)
-        statuses.append(line.status())
-    return tuple(statuses)

@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.metrics.labels import Pair, plain
 from penstock.rules.verdict import Verdict
+from penstock.service.service import Observer
 
 OFF, REFUSED, ALL = "off", "refused", "all"
 WHICH = (OFF, REFUSED, ALL)
@@ -22,7 +23,7 @@ MOST_KEYS = 10  # of one request
 logger = logging.getLogger("penstock.access")
 
 
-class AccessLog:
+class AccessLog(Observer):
     """An observer of a `Service`. It logs at level info.
 
     ``which``: ``"refused"``, ``"all"`` or ``"off"``. ``sample``: the fraction of them that is

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from penstock.decision import Decision
 from penstock.metrics import Hashed, Recorder
 from penstock.metrics.labels import plain
+from penstock.rules.plan import Plan
 from penstock.rules.verdict import Verdict
 from penstock.running.access_log import AccessLog
 from penstock.running.settings import Settings
@@ -29,3 +31,7 @@ class ObserverPair:
     def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
         self._first.decided(domain, verdict, seconds)
         self._second.decided(domain, verdict, seconds)
+
+    def planned(self, plan: Plan, decisions: list[Decision], seconds: float) -> None:
+        self._first.planned(plan, decisions, seconds)
+        self._second.planned(plan, decisions, seconds)

@@ -20,15 +20,13 @@ from penstock.clock import MONOTONIC, WALL, Clock
 from penstock.decision import Decision
 from penstock.errors import PenstockError
 from penstock.rules.check import only_domain
-from penstock.rules.compiled import Compiled, Told
+from penstock.rules.plan import Plan
 from penstock.rules.taken import Taken
 from penstock.rules.verdict import Descriptor, Verdict
-from penstock.rules.weigh import quick_verdict
-from penstock.rules.work import Item
 from penstock.service.envoy_constants import OK, OVER_LIMIT
 from penstock.service.failures import as_status
 from penstock.service.rls_general import Flow, General, Response, ratelimit_headers
-from penstock.service.rls_quick import Plan, Planner, check
+from penstock.service.rls_quick import MessagePlans, answer_one, check, rows_of
 from penstock.service.rls_request import Request
 from penstock.service.rls_response import write_response
 
@@ -38,30 +36,18 @@ Question = tuple[str | None, Sequence[Descriptor], int]
 
 
 class Observer(Protocol):
-    """Who is told of every decision; see `penstock.metrics`.
+    """Hears of every decision; see `penstock.metrics`.
 
-    One that has ``decided_one(domain, rule, pairs, decision, seconds)`` is told by that of
-    requests with a single limit.
+    Both methods are called between two requests, so they must be quick. ``seconds`` is how
+    long the decision took.
     """
 
     def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
-        """``seconds`` is how long it took. It is called between two requests: be quick."""
+        """A request was decided in the general way."""
 
-
-class One:
-    """A question about one descriptor to which one limit applies, and nothing special."""
-
-    __slots__ = ("compiled", "cost", "counters", "domain", "key", "name", "pairs", "rule")
-
-    def __init__(self, compiled: Compiled, domain: str, item: Item, told: Told) -> None:
-        self.compiled = compiled  # the rules that it was made for
-        self.domain = domain
-        self.counters, self.key, self.cost = item
-        pairs, rule, counted = told
-        assert rule is not None
-        self.pairs = pairs
-        self.rule = rule
-        self.name = counted[0].name
+    def planned(self, plan: Plan, decisions: list[Decision], seconds: float) -> None:
+        """A request was decided by a plan. Observers that inherit this get its verdict."""
+        self.decided(plan.domain, plan.verdict(decisions), seconds)
 
 
 class Service:
@@ -85,13 +71,11 @@ class Service:
         self.gate = gate
         self._clock = clock
         self._observer = observer
-        # Most requests have one descriptor with one limit; they need no verdict.
-        self._tell_one = getattr(observer, "decided_one", None)
         self._headers = headers
         self._timer = timer
         self._waits = gate.store.waits
         self._general = General(gate.sync, clock)
-        self._planner = Planner(gate.sync)
+        self._plans = MessagePlans(gate.sync)
 
     def now(self) -> float:
         """Seconds since 1970."""
@@ -105,34 +89,17 @@ class Service:
         At once with a store that does not wait, else an awaitable. `GrpcError` if the
         request makes no sense: INVALID_ARGUMENT, or UNKNOWN where Envoy's service says that.
         """
-        observer = self._observer
-        start = 0 if observer is None else self._timer.now()
+        start = 0 if self._observer is None else self._timer.now()
         try:
-            plan = self._planner.plan(message)
+            plan = self._plans.plan(message)
             if not isinstance(plan, Plan):
                 return self._write(self._answer(plan, start))
-            decisions: list[Decision] = []
-            heard = observer is None or self._tell_one is not None
-            if plan.single and heard and not self._headers and not self._waits:
-                return self._answer_one(plan, start)
-            if plan.items:
-                if self._waits:
-                    return self._hit_later(plan, start)
-                single = len(plan.items) == 1
-                decisions = [plan.hit()] if single else self.gate.store.hit_each(plan.items)
+            if self._waits and plan.items:
+                return self._hit_later(plan, start)
+            decisions = plan.hit()
         except PenstockError as error:
             raise as_status(error) from None
-        return self._told(plan, decisions, start)
-
-    def _answer_one(self, plan: Plan, start: int) -> bytes:
-        decision = plan.hit()
-        answer = plan.answer(decision, self._clock)
-        if self._tell_one is not None:
-            request, ready = plan.request, plan.readies[0]
-            assert ready is not None
-            seconds = (self._timer.now() - start) / 1e9
-            self._tell_one(request.domain, ready.rule, request.asked[0].pairs, decision, seconds)
-        return answer
+        return self._decided(plan, decisions, start)
 
     def answer(self, request: Request) -> Response | Awaitable[Response]:
         """The same for a request that was read already, from JSON or otherwise."""
@@ -145,35 +112,19 @@ class Service:
 
     async def _hit_later(self, plan: Plan, start: int) -> bytes:
         try:
-            if len(plan.items) == 1:
-                counters, key, cost = plan.items[0]
-                decisions = [await counters.submit("hit", key, cost)]
-            else:
-                decisions = list(await self.gate.store.hit_each_async(plan.items))
+            decisions = await plan.hit_async()
         except PenstockError as error:
             raise as_status(error) from None
-        return self._told(plan, decisions, start)
+        return self._decided(plan, decisions, start)
 
-    def _told(self, plan: Plan, decisions: list[Decision], start: int) -> bytes:
-        rows = plan.rows(decisions, self._clock)
-        allowed = all(decisions)
+    def _decided(self, plan: Plan, decisions: list[Decision], start: int) -> bytes:
         if self._observer is not None:
-            self._tell(plan.request.domain, self._verdict(plan, decisions), start)
+            self._observer.planned(plan, decisions, (self._timer.now() - start) / 1e9)
+        if plan.single and not self._headers:
+            return answer_one(plan, decisions[0], self._clock)
+        rows = rows_of(plan, decisions, self._clock)
         headers = ratelimit_headers(rows) if self._headers else []
-        return write_response(OK if allowed else OVER_LIMIT, rows, headers)
-
-    @staticmethod
-    def _verdict(plan: Plan, decisions: list[Decision]) -> Verdict:
-        if not plan.single:
-            return quick_verdict(plan.told(), decisions)
-        decision, ready = decisions[0], plan.readies[0]
-        assert ready is not None
-        return Verdict(  # the same, sooner: nothing is to be searched for
-            decision.allowed,
-            decision,
-            ready.rule,
-            lambda: quick_verdict(plan.told(), decisions).statuses,
-        )
+        return write_response(OK if all(decisions) else OVER_LIMIT, rows, headers)
 
     def _answer(self, request: Request, start: int) -> Response | Awaitable[Response]:
         flow = self._general.flow(request)
@@ -226,34 +177,21 @@ class Service:
             self._tell(only_domain(self.gate.compiled, domain), verdict, start)
         return verdict
 
-    def one(self, domain: str | None, descriptor: Descriptor) -> One | None:
-        """For a wire that is asked the same again and again: what `hit_one` takes.
+    def plan(self, domain: str | None, descriptors: Sequence[Descriptor]) -> Plan | None:
+        """For a wire that is asked the same again and again: what `hit` takes.
 
-        None if the question is not that simple, or the store has to be waited for.
+        None if something special applies to it, or the store has to be waited for.
         """
-        compiled = self.gate.compiled
-        if self._waits or not self.gate.switches.calm:
-            return None
-        if self._observer is not None and self._tell_one is None:
-            return None
-        name = only_domain(compiled, domain)
-        lane = compiled.lanes.get(name)
-        found = None if lane is None else lane.take((descriptor,))
-        if found is None or len(found[0]) != 1 or found[0][0][0].limit.soft is not None:
-            return None
-        return One(compiled, name, found[0][0], found[1][0])
+        return None if self._waits else self.gate.sync.planner.plan(domain, descriptors)
 
-    def hit_one(self, one: One) -> Decision | None:
-        """Decide; None if other rules or switches are in force by now."""
-        if one.compiled is not self.gate.compiled or not self.gate.switches.calm:
-            return None
-        tell = self._tell_one
-        if tell is None:
-            return one.counters.hit(one.key, one.cost)
+    def hit(self, plan: Plan) -> list[Decision]:
+        """Decide by a plan, one decision for each of its items."""
+        if self._observer is None:
+            return plan.hit()
         start = self._timer.now()
-        decision = one.counters.hit(one.key, one.cost)
-        tell(one.domain, one.rule, one.pairs, decision, (self._timer.now() - start) / 1e9)
-        return decision
+        decisions = plan.hit()
+        self._observer.planned(plan, decisions, (self._timer.now() - start) / 1e9)
+        return decisions
 
     def check_each(
         self, questions: Sequence[Question]

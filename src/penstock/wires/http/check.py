@@ -23,10 +23,11 @@ from penstock.errors import PenstockError
 from penstock.integrations.http import fields, retry_after
 from penstock.limit import Limit
 from penstock.numbers import reset_of
+from penstock.rules.plan import Plan, PlanCache
 from penstock.rules.verdict import LIMIT, Descriptor, Status, Verdict
 from penstock.service.failures import for_client, is_ours
 from penstock.service.rls_json import NO_REFUNDS
-from penstock.service.service import One, Service
+from penstock.service.service import Service
 from penstock.wires.http.messages import HttpAnswer, HttpRequest, as_error
 from penstock.wires.http.questions import (
     BadCheck,
@@ -40,8 +41,8 @@ from penstock.wires.http.questions import (
 MOST_IN_ALL = 1_000
 # So many descriptors are decided on before others have their turn.
 PART = 50
-# Questions that are known by their bytes: some 3 kB each.
-MOST_KNOWN, LONGEST_KNOWN = 4_096, 512
+# Questions whose plans are kept by their bytes: some 3 kB each.
+MOST_KEPT, LONGEST_KEPT = 4_096, 512
 # Places for the hashes of those that came once; a power of two.
 SEEN = 16_384
 _text = json.encoder.encode_basestring_ascii
@@ -53,19 +54,17 @@ class CheckApi:
     def __init__(self, service: Service, *, refunds: bool = False) -> None:
         self._service = service
         self._refunds = refunds
-        self._known: dict[bytes, Known] = {}
-        self._seen = [0] * SEEN
+        self._plans = PlanCache(MOST_KEPT, LONGEST_KEPT, SEEN)
 
     def __call__(self, request: HttpRequest) -> HttpAnswer | Awaitable[HttpAnswer]:
-        known = self._known.get(request.body)
-        if known is not None:
+        plan = self._plans.get(request.body, self._service.gate.sync.planner)
+        if plan is not None:
             try:
-                decision = self._service.hit_one(known.one)
+                (decision,) = self._service.hit(plan)
             except PenstockError as error:
                 return error_of(error)
-            if decision is not None:
-                return known.answer(decision, self._service.now())
-            del self._known[request.body]  # other rules are in force
+            answer: SingleAnswer = plan.attachment
+            return answer.of(decision, self._service.now())
         try:
             asked = json.loads(request.body or b"null")
         except (ValueError, RecursionError) as error:
@@ -74,7 +73,7 @@ class CheckApi:
             if isinstance(asked, dict) and "checks" in asked:
                 return self._many(asked)
             domain, descriptors, hits = self._question(asked, "")
-            if len(descriptors) == 1 == hits:
+            if len(descriptors) == 1 == hits and self._plans.wants(request.body):
                 self._keep(request.body, domain, descriptors[0])
             found = self._service.check(domain, descriptors, hits)
         except PenstockError as error:
@@ -89,19 +88,11 @@ class CheckApi:
         return found
 
     def _keep(self, body: bytes, domain: str | None, descriptor: Descriptor) -> None:
-        """Who asks twice often asks again, with the same bytes: these need not be read then."""
-        if len(body) > LONGEST_KNOWN:
-            return
-        mark = hash(body)
-        place = mark & (SEEN - 1)
-        if self._seen[place] != mark:
-            self._seen[place] = mark
-            return
-        one = self._service.one(domain, descriptor)
-        if one is not None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            self._known[body] = Known(one)
+        """A client that asks the same again need not have its question read again."""
+        plan = self._service.plan(domain, (descriptor,))
+        if plan is not None and plan.single and plan.items[0][0].limit.soft is None:
+            plan.attachment = SingleAnswer(plan)
+            self._plans.put(body, plan)
 
     def _one(self, verdict: Verdict) -> HttpAnswer:
         told = verdict.told()
@@ -177,19 +168,22 @@ def _parts(questions: Sequence[Question]) -> Iterator[list[Question]]:
         yield part
 
 
-class Known:
-    """A question whose bytes are known, with all of its answer that does not change."""
+class SingleAnswer:
+    """All of the answer to one descriptor with one limit that does not change."""
 
-    __slots__ = ("_rest", "_start", "one")
+    __slots__ = ("_name", "_rest", "_start")
 
-    def __init__(self, one: One) -> None:
-        self.one = one
-        pairs = ",".join([f"[{_text(key)},{_text(value)}]" for key, value in one.pairs])
-        limit = _limit(one.name, one.counters.limit)
+    def __init__(self, plan: Plan) -> None:
+        (descriptor,), (rule,) = plan.descriptors, plan.rules
+        assert rule is not None
+        (counted,) = rule.counted
+        pairs = ",".join([f"[{_text(key)},{_text(value)}]" for key, value in descriptor])
+        limit = _limit(counted.name, counted.limit)
+        self._name = counted.name or "default"
         self._start = f'"statuses":[{{"descriptor":[{pairs}],"allowed":'
-        self._rest = f',"reason":"{LIMIT}","rule":{_text(one.rule.id)}{limit}'
+        self._rest = f',"reason":"{LIMIT}","rule":{_text(rule.rule.id)}{limit}'
 
-    def answer(self, decision: Decision, now: float) -> HttpAnswer:
+    def of(self, decision: Decision, now: float) -> HttpAnswer:
         """The same as `written` makes of a verdict."""
         allowed = "true" if decision.allowed else "false"
         after = _number(decision.retry_after)
@@ -199,7 +193,7 @@ class Known:
             f',"remaining":{decision.shown_remaining()},"retry_after":{after}'
             f',"reset":{reset_of(decision, now)}{degraded}}}]}}'
         )
-        told = ((self.one.name or "default", decision),)
+        told = ((self._name, decision),)
         headers = fields(told, now)
         if decision.allowed:
             return HttpAnswer(200, body.encode(), headers)
