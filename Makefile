@@ -66,7 +66,7 @@ bench: .make/penstock .make/bench-packages
 	$(BIN)/python -m benchmarks $(ARGS)
 
 fuzz: .make/penstock
-	$(BIN)/python tests/rules/fuzz.py --minutes 10 $(ARGS)
+	$(BIN)/python tests/rules/reading/fuzz.py --minutes 10 $(ARGS)
 	$(BIN)/python tests/wires/grpc/fuzz.py --minutes 10 $(ARGS)
 	$(BIN)/python tests/wires/http/fuzz.py --minutes 10 $(ARGS)
 	PENSTOCK_PURE=1 $(BIN)/python tests/stores/fuzz_mapped.py --minutes 5 $(ARGS)

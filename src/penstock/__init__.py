@@ -36,7 +36,7 @@ from penstock.errors import (
 from penstock.gate import Gate
 from penstock.limit import Limit
 from penstock.limiter import Limiter
-from penstock.rules.verdict import Descriptor, Verdict
+from penstock.rules.deciding.verdict import Descriptor, Verdict
 from penstock.stores.memory import MemoryStore
 from penstock.stores.shared import SharedMemoryStore
 

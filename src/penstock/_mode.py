@@ -34,7 +34,7 @@ CORE = (
 # Plans of requests, and the service's messages. They call the core in C, but the core does not
 # need them.
 SERVICE = (
-    "rules.plan",
+    "rules.deciding.plan",
     "service.rls_request",
     "service.rls_response",
     "service.rls_quick",

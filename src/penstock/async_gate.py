@@ -17,14 +17,14 @@ from penstock import flows
 from penstock.clock import Clock
 from penstock.events import Hook
 from penstock.gate import Gate, Prepared, Where, load_rules, read_rules
-from penstock.rules.compiled import Compiled, Counted
-from penstock.rules.heritage import Inherited
-from penstock.rules.lineage import Lineage
-from penstock.rules.match import Matcher
+from penstock.rules.deciding.compiled import Compiled, Counted
+from penstock.rules.deciding.heritage import Inherited
+from penstock.rules.deciding.lineage import Lineage
+from penstock.rules.deciding.switches import Override, Switches
+from penstock.rules.deciding.taken import Taken, do_work_async
+from penstock.rules.deciding.verdict import Asked, Verdict
+from penstock.rules.matching.match import Matcher
 from penstock.rules.model import RuleSet
-from penstock.rules.switches import Override, Switches
-from penstock.rules.taken import Taken, do_work_async
-from penstock.rules.verdict import Asked, Verdict
 from penstock.stores.base import Counters, Store
 
 

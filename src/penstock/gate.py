@@ -19,19 +19,19 @@ from penstock.clock import WALL, Clock
 from penstock.errors import LimitError, RulesError, UnsupportedLimit
 from penstock.events import Hook, Hooks, RulesLoaded, RulesRejected
 from penstock.limit import Limit
-from penstock.rules.check import Check, Flow, only_domain, overridden
-from penstock.rules.compiled import Compiled, Counted
-from penstock.rules.heritage import Inherited
-from penstock.rules.lineage import Lineage
-from penstock.rules.match import Matcher
+from penstock.rules.deciding.check import Check, Flow, only_domain, overridden
+from penstock.rules.deciding.compiled import Compiled, Counted
+from penstock.rules.deciding.heritage import Inherited
+from penstock.rules.deciding.lineage import Lineage
+from penstock.rules.deciding.overrides import problem_of, problems_of
+from penstock.rules.deciding.plan import Planner
+from penstock.rules.deciding.pool import LimitPool
+from penstock.rules.deciding.switches import Override, Switches
+from penstock.rules.deciding.taken import Taken, do_work
+from penstock.rules.deciding.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
+from penstock.rules.matching.match import Matcher
 from penstock.rules.model import ENFORCE, RuleSet, grouped
-from penstock.rules.overrides import problem_of, problems_of
-from penstock.rules.plan import Planner
-from penstock.rules.pool import LimitPool
-from penstock.rules.switches import Override, Switches
-from penstock.rules.taken import Taken, do_work
-from penstock.rules.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
-from penstock.rules.watch import Watcher
+from penstock.rules.reading.watch import Watcher
 from penstock.stores.base import Counters, Store, check_clock
 from penstock.stores.memory import MemoryStore
 
@@ -332,7 +332,7 @@ def load_rules(files: Sequence[Where], *, merge_domains: bool = False) -> RuleSe
 def _parser() -> Any:
     """What reads rules; it is needed only here, and needs what not everybody has."""
     try:
-        from penstock.rules import parse
+        from penstock.rules.reading import parse
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"reading rules needs {error.name}: pip install 'penstock[rules]'", name=error.name

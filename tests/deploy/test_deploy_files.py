@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from penstock.metrics.families import FAMILIES, HISTOGRAM
-from penstock.rules.parse import load_files
+from penstock.rules.reading.parse import load_files
 from penstock.running.settings import Settings
 from penstock.running.settings_sources import PREFIX, load
 

@@ -16,7 +16,7 @@ from penstock.events import Damaged, Degraded, Hooks, StoreDown, StoreUp
 from penstock.limit import Limit
 from penstock.metrics import Hashed, Recorder, Snapshot
 from penstock.metrics.families import BOUNDS
-from penstock.rules.verdict import Descriptor, Verdict
+from penstock.rules.deciding.verdict import Descriptor, Verdict
 from penstock.stores.memory import MemoryStore
 from penstock.testing import FakeClock
 

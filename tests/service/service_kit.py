@@ -10,7 +10,7 @@ from penstock import MemoryStore
 from penstock.async_gate import AsyncGate
 from penstock.decision import Decision
 from penstock.errors import StoreUnavailable
-from penstock.rules.verdict import Verdict
+from penstock.rules.deciding.verdict import Verdict
 from penstock.service.service import Observer
 from penstock.testing import FakeClock
 

@@ -6,9 +6,9 @@ import pytest
 
 from penstock.errors import InvalidKey
 from penstock.gate import Gate
-from penstock.rules import pool
-from penstock.rules.plan import Plan
-from penstock.rules.verdict import Descriptor, Verdict
+from penstock.rules.deciding import pool
+from penstock.rules.deciding.plan import Plan
+from penstock.rules.deciding.verdict import Descriptor, Verdict
 from penstock.service.envoy_constants import LONGEST_KEPT, MOST_PLANS
 from penstock.service.grpc_status import (
     RESOURCE_EXHAUSTED,

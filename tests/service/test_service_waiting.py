@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import StoreUnavailable
 from penstock.integrations.identity import Trust
-from penstock.rules.verdict import Descriptor
+from penstock.rules.deciding.verdict import Descriptor
 from penstock.service.grpc_status import (
     INVALID_ARGUMENT,
     UNAVAILABLE,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.rules.plan import Plan
+from penstock.rules.deciding.plan import Plan
 from penstock.service.grpc_status import GrpcError
 from penstock.service.rls_general import Response
 from penstock.service.rls_request import read_request

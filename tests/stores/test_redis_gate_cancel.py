@@ -13,7 +13,7 @@ pytest.importorskip("redis")
 pytest.importorskip("yaml")
 
 from penstock import AsyncGate, AsyncLimiter
-from penstock.rules.verdict import Descriptor
+from penstock.rules.deciding.verdict import Descriptor
 from penstock.service.service import Service
 from penstock.stores.redis import RedisStore
 from penstock.wires.http.check import CheckApi

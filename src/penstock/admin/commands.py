@@ -33,8 +33,8 @@ from penstock.admin import counters, dumps, log_level
 from penstock.async_gate import AnyGate
 from penstock.clock import WALL
 from penstock.errors import PenstockError, RulesError, StoreError, UnsupportedLimit
+from penstock.rules.deciding.switches import Switches
 from penstock.rules.model import ENFORCE
-from penstock.rules.switches import Switches
 from penstock.rules.walk import all_rules, limits_of
 
 Command = dict[str, Any]

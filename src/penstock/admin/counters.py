@@ -11,9 +11,9 @@ from typing import Any
 
 from penstock.async_gate import AnyGate
 from penstock.errors import InvalidKey
-from penstock.rules.check import only_domain
-from penstock.rules.heritage import in_proportion, sources
-from penstock.rules.verdict import Descriptor, Pair, Status, Verdict
+from penstock.rules.deciding.check import only_domain
+from penstock.rules.deciding.heritage import in_proportion, sources
+from penstock.rules.deciding.verdict import Descriptor, Pair, Status, Verdict
 from penstock.stores.base import Counters, check_cost
 
 # Counters, the limit's name, and whether an override stands in its place.

@@ -9,9 +9,9 @@ from penstock.async_gate import AnyGate
 from penstock.clock import SECOND
 from penstock.durations import DAY, HOUR, MINUTE, MONTH, WEEK, YEAR
 from penstock.limit import Limit
+from penstock.rules.deciding.overrides import touched_by
+from penstock.rules.deciding.switches import _EVER, State
 from penstock.rules.model import ENFORCE, OFF, SHADOW, Period, Rule, RuleLimit
-from penstock.rules.overrides import touched_by
-from penstock.rules.switches import _EVER, State
 from penstock.rules.walk import limits_of, rules_of
 
 EVER = _EVER

@@ -10,7 +10,7 @@ from penstock.admin.endpoints import Endpoint, Query
 from penstock.admin.errors import Refused
 from penstock.admin.schemas import PAIRS, SCHEMAS, Schema
 from penstock.errors import PenstockError
-from penstock.rules.verdict import check_pairs
+from penstock.rules.deciding.verdict import check_pairs
 from penstock.wires.http.messages import HttpRequest
 
 MOST_FIELDS = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.admin.log_level import LEVELS
-from penstock.rules.switches import MODES
+from penstock.rules.deciding.switches import MODES
 
 Schema = dict[str, Any]
 

@@ -30,7 +30,7 @@ def register(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from penstock.rules.parse import load_files
+    from penstock.rules.reading.parse import load_files
 
     paint, problems = Paint(sys.stdout), Problems()
     shows = sys.stderr.isatty()

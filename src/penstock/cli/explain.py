@@ -10,8 +10,8 @@ from penstock.cli.arguments import Commands, add_merge_domains
 from penstock.cli.paint import Paint
 from penstock.errors import PenstockError
 from penstock.gate import Gate
-from penstock.rules.check import only_domain
-from penstock.rules.verdict import Status
+from penstock.rules.deciding.check import only_domain
+from penstock.rules.deciding.verdict import Status
 
 BETWEEN = "\0--"  # what argparse does not take for its own
 REFUSED = 1

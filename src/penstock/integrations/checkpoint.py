@@ -41,7 +41,7 @@ from penstock.integrations.paths import AmbiguousPath
 from penstock.integrations.request import Request, Response
 from penstock.limit import Limit, as_limit
 from penstock.limiter import Limiter
-from penstock.rules.taken import Taken
+from penstock.rules.deciding.taken import Taken
 from penstock.stores.base import Counters, Store, check_clock, check_cost
 from penstock.stores.memory import MemoryStore
 

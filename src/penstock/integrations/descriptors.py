@@ -24,9 +24,9 @@ from typing import Generic, TypeVar
 from penstock.async_gate import AnyGate
 from penstock.errors import RulesError
 from penstock.integrations.paths import AmbiguousPath, AmbiguousText
-from penstock.rules.compiled import Compiled
+from penstock.rules.deciding.compiled import Compiled
+from penstock.rules.deciding.verdict import Descriptor
 from penstock.rules.model import Domain, Step
-from penstock.rules.verdict import Descriptor
 
 logger = logging.getLogger("penstock")
 

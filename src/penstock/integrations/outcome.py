@@ -12,9 +12,9 @@ from penstock.decision import Decision
 from penstock.errors import StoreError
 from penstock.gate import Gate
 from penstock.integrations.http import Told
-from penstock.rules.taken import Taken
-from penstock.rules.verdict import DENIED, Descriptor, Status, Verdict
-from penstock.rules.work import Single as StoreCall
+from penstock.rules.deciding.taken import Taken
+from penstock.rules.deciding.verdict import DENIED, Descriptor, Status, Verdict
+from penstock.rules.deciding.work import Single as StoreCall
 from penstock.steps import CallCounters, drive, drive_async
 from penstock.stores.base import Counters, Store
 from penstock.undecided import has_lockout, take

@@ -15,8 +15,8 @@ from penstock.metrics.families import ALLOWED, NEAR_LIMIT, OUTCOMES, REFUSED
 from penstock.metrics.labels import short
 from penstock.metrics.rule_labels import limit_rows, rule_ids
 from penstock.metrics.snapshot import Labels, Snapshot
+from penstock.rules.deciding.verdict import UNMATCHED
 from penstock.rules.model import RuleSet
-from penstock.rules.verdict import UNMATCHED
 
 # Exposed even while they are zero, so that a graph starts when counting does.
 _ALWAYS = (ALLOWED, NEAR_LIMIT, REFUSED)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.decision import Decision
 from penstock.metrics.families import ALLOWED, NEAR_LIMIT, OVERRUN, REFUSED, SHADOWED, UNCOUNTED
-from penstock.rules import verdict as reasons
-from penstock.rules.verdict import Status
+from penstock.rules.deciding import verdict as reasons
+from penstock.rules.deciding.verdict import Status
 
 # If a rule has several limits, the worst outcome counts.
 RANK = {outcome: rank for rank, outcome in enumerate((ALLOWED, NEAR_LIMIT, OVERRUN, REFUSED))}

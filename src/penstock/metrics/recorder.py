@@ -4,7 +4,7 @@
 Texts, sums and everything with a name are made when metrics are read.
 
 A request that took the short way is counted by its plan and its decisions (see
-`penstock.rules.plan`). To make its statuses would cost more than all the rest.
+`penstock.rules.deciding.plan`). To make its statuses would cost more than all the rest.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from penstock.metrics.rule_labels import labels_by_rule, rule_ids
 from penstock.metrics.snapshot import RefusedKey, Snapshot
 from penstock.metrics.top import CAPACITY, Top
 from penstock.metrics.top import merge as merge_tops
-from penstock.rules import verdict as reasons
+from penstock.rules.deciding import verdict as reasons
+from penstock.rules.deciding.plan import Plan
+from penstock.rules.deciding.verdict import Status, Verdict
 from penstock.rules.model import Rule, RuleSet
-from penstock.rules.plan import Plan
-from penstock.rules.verdict import Status, Verdict
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from functools import partial
 from penstock.clock import SECOND
 from penstock.metrics.counters import KeyLabels
 from penstock.metrics.labels import short
-from penstock.rules.match_tree import counted_as
+from penstock.rules.matching.tree import counted_as
 from penstock.rules.model import RuleSet, Step
 from penstock.rules.walk import limits_of, rules_of
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.metrics.labels import Pair, plain
-from penstock.rules.verdict import Verdict
+from penstock.rules.deciding.verdict import Verdict
 from penstock.service.service import Observer
 
 OFF, REFUSED, ALL = "off", "refused", "all"

@@ -26,8 +26,8 @@ from penstock.errors import PenstockError
 from penstock.events import Event
 from penstock.metrics import Hashed, Webhook
 from penstock.rules.model import RuleSet
+from penstock.rules.reading.watch import Watcher
 from penstock.rules.walk import all_rules
-from penstock.rules.watch import Watcher
 from penstock.running import logs, stores
 from penstock.running.admin_server import AdminServer
 from penstock.running.event_loop import run

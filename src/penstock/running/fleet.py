@@ -42,7 +42,7 @@ def read_rules(settings: Settings) -> RuleSet:
     """From the files that were named; `RulesError` says what is wrong with them."""
     if not settings.rules:
         return RuleSet({})
-    from penstock.rules.parse import load_files
+    from penstock.rules.reading.parse import load_files
 
     return load_files(settings.rules, merge_domains=settings.merge_domains)
 

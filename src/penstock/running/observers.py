@@ -5,8 +5,8 @@ from __future__ import annotations
 from penstock.decision import Decision
 from penstock.metrics import Hashed, Recorder
 from penstock.metrics.labels import plain
-from penstock.rules.plan import Plan
-from penstock.rules.verdict import Verdict
+from penstock.rules.deciding.plan import Plan
+from penstock.rules.deciding.verdict import Verdict
 from penstock.running.access_log import AccessLog
 from penstock.running.settings import Settings
 from penstock.service.service import Observer

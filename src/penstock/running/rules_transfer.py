@@ -11,7 +11,7 @@ import pickle
 import socket
 import tempfile
 
-from penstock.rules.lineage import Lineage
+from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.model import RuleSet
 
 

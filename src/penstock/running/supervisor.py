@@ -17,7 +17,7 @@ from typing import Any
 from penstock.admin.commands import apply_command, commands_of
 from penstock.async_gate import AsyncGate
 from penstock.clock import WALL
-from penstock.rules.lineage import Lineage
+from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.model import RuleSet
 from penstock.running.fleet import Answer, Command, Fleet, NewRules, read_rules
 from penstock.running.rule_changes import RuleChanges

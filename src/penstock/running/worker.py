@@ -14,7 +14,7 @@ from penstock.events import Event, StoreDown, StoreUp
 from penstock.gate import Prepared
 from penstock.integrations.identity import Trust
 from penstock.metrics import Recorder
-from penstock.rules.lineage import Lineage
+from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.model import RuleSet
 from penstock.running.listeners import GRPCIO, NGHTTP2, Sockets, choose_wire
 from penstock.running.observers import observer_for

@@ -14,9 +14,9 @@ from penstock.clock import Clock
 from penstock.gate import Gate
 from penstock.limit import Limit
 from penstock.numbers import whole_seconds, window_left
-from penstock.rules import verdict as reasons
+from penstock.rules.deciding import verdict as reasons
+from penstock.rules.deciding.verdict import Descriptor, Status, Verdict
 from penstock.rules.model import Rule
-from penstock.rules.verdict import Descriptor, Status, Verdict
 from penstock.service.envoy_constants import OK, OVER_LIMIT, PERIODS, U32, UNIT_OF_PERIOD, UNITS
 from penstock.service.grpc_status import INVALID_ARGUMENT, GrpcError
 from penstock.service.rls_request import Asked, Request

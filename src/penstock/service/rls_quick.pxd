@@ -1,7 +1,7 @@
 cimport cython
 
 from penstock.decision cimport Decision
-from penstock.rules.plan cimport PlainRule, Plan, PlanCache, Planner
+from penstock.rules.deciding.plan cimport PlainRule, Plan, PlanCache, Planner
 from penstock.service.rls_request cimport Asked, Request, read_request
 from penstock.service.rls_response cimport CurrentLimit, Row, new_row, row_of, write_row
 from penstock.stores.base cimport pick

@@ -17,7 +17,7 @@ from __future__ import annotations
 from penstock.clock import Clock
 from penstock.decision import Decision
 from penstock.gate import Gate
-from penstock.rules.plan import PlainRule, Plan, PlanCache, Planner
+from penstock.rules.deciding.plan import PlainRule, Plan, PlanCache, Planner
 from penstock.service.envoy_constants import LONGEST_KEPT, MOST_PLANS, OK, OVER_LIMIT, SEEN
 from penstock.service.grpc_status import UNKNOWN, GrpcError
 from penstock.service.rls_general import limit_told

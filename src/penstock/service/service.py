@@ -19,10 +19,10 @@ from penstock.async_gate import AsyncGate
 from penstock.clock import MONOTONIC, WALL, Clock
 from penstock.decision import Decision
 from penstock.errors import PenstockError
-from penstock.rules.check import only_domain
-from penstock.rules.plan import Plan
-from penstock.rules.taken import Taken
-from penstock.rules.verdict import Descriptor, Verdict
+from penstock.rules.deciding.check import only_domain
+from penstock.rules.deciding.plan import Plan
+from penstock.rules.deciding.taken import Taken
+from penstock.rules.deciding.verdict import Descriptor, Verdict
 from penstock.service.envoy_constants import OK, OVER_LIMIT
 from penstock.service.failures import as_status
 from penstock.service.rls_general import Flow, General, Response, ratelimit_headers

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import AsyncGate, MemoryStore
 from penstock.integrations.identity import Trust
-from penstock.rules import pool
+from penstock.rules.deciding import pool
 from penstock.service.health import Health
 from penstock.service.service import Service
 from penstock.testing import FakeClock

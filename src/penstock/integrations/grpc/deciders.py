@@ -25,7 +25,7 @@ from penstock.integrations.outcome import (
 )
 from penstock.limit import Limit, as_limit
 from penstock.limiter import MOST_KNOWN, Limiter
-from penstock.rules.taken import Taken
+from penstock.rules.deciding.taken import Taken
 from penstock.stores.base import Counters, Store
 
 Limits = Limit | str | Sequence[Limit | str] | None

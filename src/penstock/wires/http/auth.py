@@ -26,7 +26,7 @@ from penstock.integrations.http import fields, refusal
 from penstock.integrations.identity import Trust
 from penstock.integrations.paths import decoded, plain_raw
 from penstock.integrations.request import Request
-from penstock.rules.verdict import DENIED, Verdict
+from penstock.rules.deciding.verdict import DENIED, Verdict
 from penstock.service.service import Service
 from penstock.wires.http.check import error_of
 from penstock.wires.http.messages import HttpAnswer, HttpRequest, as_error

@@ -23,8 +23,8 @@ from penstock.errors import PenstockError
 from penstock.integrations.http import fields, retry_after
 from penstock.limit import Limit
 from penstock.numbers import reset_of
-from penstock.rules.plan import Plan, PlanCache
-from penstock.rules.verdict import LIMIT, Descriptor, Status, Verdict
+from penstock.rules.deciding.plan import Plan, PlanCache
+from penstock.rules.deciding.verdict import LIMIT, Descriptor, Status, Verdict
 from penstock.service.failures import for_client, is_ours
 from penstock.service.rls_json import NO_REFUNDS
 from penstock.service.service import Service

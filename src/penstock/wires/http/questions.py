@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.rules.verdict import Descriptor, check_hits
+from penstock.rules.deciding.verdict import Descriptor, check_hits
 
 # In one check: each is a decision or more.
 MOST_DESCRIPTORS = 100

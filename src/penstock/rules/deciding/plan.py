@@ -1,0 +1,272 @@
+"""Plan: what a request asks of the store, where that is known before anything is decided.
+
+Most requests are plain: their rules always mean the same limits, and no list, switch, debit or
+changed limit has anything to do with them. They take the short way::
+
+    descriptors ── Planner.plan ── Plan ── hit ── decisions ── verdict
+
+All others take the general way, `Check`. Both come to the same verdict.
+
+A plan holds for one set of rules and one state of the switches. Its `Planner` stands for both:
+the gate has a new one as soon as either changes, and a plan may be used while its planner is the
+gate's. A switch keeps only those requests off the short way that it can touch.
+
+This module is compiled where it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.decision import Decision
+from penstock.errors import StoreError
+from penstock.rules.deciding.taken import policies_of
+from penstock.rules.deciding.verdict import LIMIT, UNMATCHED, Descriptor, Pair, Status, Verdict
+from penstock.rules.deciding.work import Item, Work
+from penstock.rules.model import ENFORCE, Rule
+from penstock.stores.base import pick
+
+if TYPE_CHECKING:
+    from penstock.rules.deciding.compiled import Compiled, Counted
+    from penstock.rules.deciding.switches import State
+    from penstock.rules.matching.match import Match
+    from penstock.stores.base import Store
+
+
+class PlainRule:
+    """A rule that always means the same limits, with what is the same for all its requests."""
+
+    def __init__(self, rule: Rule, counted: tuple[Counted, ...]) -> None:
+        self.rule = rule
+        self.counted = counted
+        self.cost = rule.cost
+        self.counters = [each.counters for each in counted]
+        self.envoy = any(each.envoy for each in counted)
+
+
+class Plan:
+    """What one request asks of the store.
+
+    ``rules`` has, for each of ``descriptors``, its rule, or None if none matched; ``items`` are
+    the limits of all of them, in that order. ``single`` says that it is one descriptor with one
+    limit. ``attachment`` is for the wire that keeps the plan.
+    """
+
+    def __init__(self, planner: Planner, domain: str, descriptors: list[tuple[Pair, ...]]) -> None:
+        self.planner = planner
+        self.domain = domain
+        self.descriptors = descriptors
+        self.rules: list[PlainRule | None] = []
+        self.items: list[Item] = []
+        self.single = False
+        self.attachment: Any = None
+
+    def hit(self) -> list[Decision]:
+        """Decide, with a store that answers at once: one decision for each item."""
+        items = self.items
+        if not items:
+            return []
+        try:
+            if len(items) == 1:
+                counters, key, cost = items[0]
+                return [counters.hit(key, cost)]
+            return list(self.planner.store.hit_each(items))
+        except StoreError as error:
+            error.policies = policies_of(Work([items]))
+            raise
+
+    async def hit_async(self) -> list[Decision]:
+        """The same with a store that has to be waited for."""
+        items = self.items
+        if not items:
+            return []
+        try:
+            if len(items) == 1:
+                counters, key, cost = items[0]
+                return [await counters.submit("hit", key, cost)]
+            return list(await self.planner.store.hit_each_async(items))
+        except StoreError as error:
+            error.policies = policies_of(Work([items]))
+            raise
+
+    def verdict(self, decisions: list[Decision]) -> Verdict:
+        """What the decisions come to. Its statuses are made when somebody looks at them."""
+        best: Decision | None = None
+        speaker: PlainRule | None = None
+        at = 0
+        for rule in self.rules:
+            if rule is None:
+                continue
+            for _ in range(len(rule.counters)):
+                chosen = pick(best, decisions[at])
+                if chosen is not best:
+                    best, speaker = chosen, rule
+                at += 1
+        if best is None or speaker is None:
+            return Verdict(True, None, None, None, self, decisions)
+        return Verdict(best._allowed, best, speaker.rule, None, self, decisions)
+
+    def statuses(self, decisions: Sequence[Decision]) -> tuple[Status, ...]:
+        """What became of each descriptor."""
+        statuses = []
+        at = 0
+        for pairs, rule in zip(self.descriptors, self.rules, strict=True):
+            if rule is None:
+                statuses.append(Status(pairs, True, UNMATCHED))
+                continue
+            best: Decision | None = None
+            name: str | None = None
+            own = decisions[at : at + len(rule.counted)]
+            for counted, decision in zip(rule.counted, own, strict=True):
+                chosen = pick(best, decision)
+                if chosen is not best:
+                    best, name = chosen, counted.name
+            statuses.append(Status(pairs, all(own), LIMIT, rule.rule, best, name))
+            at += len(rule.counted)
+        return tuple(statuses)
+
+
+class Planner:
+    """Makes plans, for one set of rules and one state of the switches."""
+
+    def __init__(self, compiled: Compiled, state: State, store: Store) -> None:
+        self.compiled = compiled
+        self.store = store
+        self.modes = state.modes
+        self.overrides = state.overrides
+        self.plain_rules: dict[int, PlainRule | None] = {}
+        # By domain, what matches its rules, and the keys that lists are about.
+        self.domains: dict[str, tuple[Any, frozenset[str]]] = {}
+        listed = {*state.allow, *state.deny}
+        if state.mode == ENFORCE:
+            for name in compiled.independent_domains:
+                domain = compiled.rules.domains[name]
+                keys = frozenset(listed.union(domain.allow, domain.deny))
+                self.domains[name] = compiled.matchers[name].match, keys
+        several = len(compiled.matchers) > 1
+        self.only_domain = None if several else next(iter(compiled.matchers), None)
+
+    def plan(self, domain: str | None, descriptors: Sequence[Any]) -> Plan | None:
+        """Of what a gate was asked; None if the request has to take the general way."""
+        if domain is None:
+            domain = self.only_domain
+            if domain is None:
+                return None
+        plain: list[tuple[Pair, ...]] = []
+        for descriptor in descriptors:
+            if type(descriptor) is Descriptor:
+                if descriptor.limit is not None or descriptor.hits is not None:
+                    return None
+                if descriptor.closed_period_ns:
+                    return None
+                plain.append(descriptor.pairs)
+            elif type(descriptor) is dict and descriptor:
+                pairs = tuple(descriptor.items())
+                for key, value in pairs:
+                    if type(key) is not str or type(value) is not str or not key:
+                        return None
+                plain.append(pairs)
+            else:
+                return None
+        return self.make(domain, plain, 1)
+
+    def make(self, domain: str, descriptors: list[tuple[Pair, ...]], hits: int) -> Plan | None:
+        """Of descriptors that say nothing but their pairs."""
+        known = self.domains.get(domain)
+        if known is None:
+            return None
+        match_of, listed = known
+        plan = Plan(self, domain, descriptors)
+        items = plan.items
+        for pairs in descriptors:
+            if (listed or self.overrides) and self.is_switched(pairs, listed):
+                return None
+            match = match_of(pairs)
+            if match is None:
+                plan.rules.append(None)
+                continue
+            if match.denied or match.allowed:
+                return None
+            rule = self.plain_rule(match)
+            if rule is None or (hits > 1 and rule.envoy):
+                return None  # of the latter: debits may have to be booked
+            plan.rules.append(rule)
+            cost = rule.cost if hits <= 1 else rule.cost * hits
+            for counters in rule.counters:
+                items.append((counters, match.key, cost))
+        if len(items) == 1:
+            plan.single = len(descriptors) == 1
+        elif items and len({(id(counters), key) for counters, key, _ in items}) < len(items):
+            return None  # one counter twice
+        return plan
+
+    def is_switched(self, pairs: tuple[Pair, ...], listed: frozenset[str]) -> bool:
+        """Whether an override or a list may be about a descriptor."""
+        return any(pair[0] in listed or pair in self.overrides for pair in pairs)
+
+    def plain_rule(self, match: Match) -> PlainRule | None:
+        rule = match.rule
+        known = id(rule)  # which lives as long as the compiled rules
+        if known in self.plain_rules:
+            return self.plain_rules[known]
+        plain = None
+        if is_plain(rule) and rule.id not in self.modes:
+            counted = self.compiled.own_limits(rule)
+            if any(each.heritage is not None for each in counted):
+                return None  # for now: what it inherits runs out
+            if not any(each.name in self.modes for each in counted):
+                plain = PlainRule(rule, counted)
+        self.plain_rules[known] = plain
+        return plain
+
+
+class PlanCache:
+    """Plans by the bytes of their requests, from the second time that these come.
+
+    Requests that come only once would drive out those that come often. ``most`` plans are
+    kept, of messages of up to ``longest`` bytes; ``places``, a power of two, are for hashes of
+    what came once.
+    """
+
+    def __init__(self, most: int, longest: int, places: int) -> None:
+        self.most = most
+        self.longest = longest
+        self.mask = places - 1
+        self.seen: list[int | None] = [None] * places
+        self.plans: dict[bytes, Plan] = {}
+        self.planner: Planner | None = None
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def get(self, message: bytes, planner: Planner) -> Plan | None:
+        """The plan of a message. Those of another planner are forgotten."""
+        if planner is not self.planner:
+            self.planner = planner
+            self.plans.clear()
+        return self.plans.get(message)
+
+    def wants(self, message: bytes) -> bool:
+        """Whether the message came before, so that its plan is worth keeping."""
+        if len(message) > self.longest:
+            return False
+        mark = hash(message)
+        place = mark & self.mask
+        if self.seen[place] == mark:
+            return True
+        self.seen[place] = mark
+        return False
+
+    def put(self, message: bytes, plan: Plan) -> None:
+        if len(self.plans) >= self.most:
+            self.plans.clear()
+        if plan.planner is self.planner:
+            self.plans[message] = plan
+
+
+def is_plain(rule: Rule) -> bool:
+    """Whether a rule always means the same limits, which may refuse."""
+    special = rule.plans or rule.split or rule.schedule
+    switched = rule.shadow or rule.quota or rule.closed or rule.unlimited
+    return bool(rule.limits) and not special and not switched
