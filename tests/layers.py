@@ -122,10 +122,12 @@ INSIDE: dict[str, list[set[str]]] = {
         {"api"},
     ],
     "running": [
-        {"access_log", "channel", "event_loop", "masks", "settings", "store_watch"},
-        {"fleet", "logs", "sockets", "stores"},
-        {"admin_server", "worker"},
-        {"supervisor", "worker_main"},
+        {"access_log", "channel", "event_loop", "masks", "rule_changes", "settings", "store_watch"},
+        {"logs", "observers", "rules_transfer", "settings_sources", "sockets", "stores"},
+        {"admin_server", "fleet", "listeners"},
+        {"worker"},
+        {"in_process", "worker_main", "worker_process"},
+        {"supervisor"},
         {"app"},
     ],
     "loadgen": [

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.async_gate import AsyncGate
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.service.service import Service
 from penstock.wires.http.auth import AuthApi
 from penstock.wires.http.protocol import HttpServer

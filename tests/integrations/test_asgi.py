@@ -22,7 +22,7 @@ from penstock import AsyncGate, Decision, Gate, Limit, MemoryStore, SharedMemory
 from penstock.events import Refused
 from penstock.integrations import Request, by_ip, by_route, by_user, combined
 from penstock.integrations.asgi import PenstockMiddleware
-from penstock.integrations.defer import Deferred
+from penstock.integrations.deciding.defer import Deferred
 from penstock.stores.base import Counters, Store
 from penstock.testing import FakeClock
 
@@ -394,8 +394,8 @@ async def test_rules_from_a_file_that_is_watched(tmp_path: Any) -> None:
 
     app._app = until_shutdown
     await app({"type": "lifespan"}, call, ask)  # type: ignore[arg-type]  # nobody calls them
-    assert app._checkpoint._gate is not None
-    assert app._checkpoint._gate.sync._watcher is None
+    assert isinstance(app._checkpoint._decider.gate, AsyncGate)
+    assert app._checkpoint._decider.gate.sync._watcher is None
 
 
 async def test_rules_count_ipv6_by_network_and_lists_see_the_address() -> None:

@@ -19,11 +19,11 @@ from penstock import AsyncGate, CircuitBreaker, Gate
 from penstock.integrations import Request, by_api_key, by_cookie, by_header, by_ip, by_route
 from penstock.integrations.asgi import BreakerMiddleware, ConcurrencyMiddleware, PenstockMiddleware
 from penstock.integrations.asgi.request import AsgiRequest
-from penstock.integrations.dimensions import family
+from penstock.integrations.deciding.dimensions import family
+from penstock.integrations.deciding.identity import Trust
+from penstock.integrations.deciding.keys import region_of
 from penstock.integrations.django.request import DjangoRequest
 from penstock.integrations.flask import Penstock
-from penstock.integrations.identity import Trust
-from penstock.integrations.keys import region_of
 from penstock.integrations.wsgi import BreakerWSGI, PenstockWSGI
 from penstock.integrations.wsgi.request import WsgiRequest
 from penstock.rules.lists import _as_address

@@ -17,9 +17,9 @@ from penstock.integrations import (
     combined,
 )
 from penstock.integrations.asgi.request import AsgiRequest
-from penstock.integrations.descriptors import Descriptors
-from penstock.integrations.dimensions import DIMENSIONS, family
-from penstock.integrations.request import identity_of
+from penstock.integrations.deciding.descriptors import Descriptors
+from penstock.integrations.deciding.dimensions import DIMENSIONS, family
+from penstock.integrations.deciding.request import identity_of
 from penstock.integrations.wsgi.request import WsgiRequest
 
 RULES = """

@@ -175,9 +175,9 @@ def test_uvicorn_streams_that_are_left_in_the_middle(depends: bool) -> None:
             await asyncio.sleep(0)
 
     app: Any = fastapi.FastAPI()
-    door = [fastapi.Depends(limit(LIMIT, count_when=unless_failed))] if depends else []
+    view_limit = [fastapi.Depends(limit(LIMIT, count_when=unless_failed))] if depends else []
 
-    @app.get("/", dependencies=door, response_model=None)
+    @app.get("/", dependencies=view_limit, response_model=None)
     async def stream() -> StreamingResponse:
         with runs.one():
             return StreamingResponse(pieces())

@@ -32,7 +32,7 @@ from integrations.serving import ask, uvicorn_server
 from penstock import AsyncGate, Gate, Limiter, MemoryStore
 from penstock.integrations import Request, Response, by_ip, by_route, by_user
 from penstock.integrations.asgi import PenstockMiddleware as AsgiMiddleware
-from penstock.integrations.defer import Deferred
+from penstock.integrations.deciding.defer import Deferred
 from penstock.integrations.django import PenstockMiddleware, limit
 from penstock.stores.base import Store
 from penstock.testing import FakeClock
@@ -408,7 +408,11 @@ def test_without_a_setting_there_is_a_hint() -> None:
     ("module", "name", "hint"),
     [
         ("django", "django", "Django is not installed: pip install 'penstock[django]'"),
-        ("rest_framework", "rest_framework", "pip install 'penstock[django]' djangorestframework"),
+        (
+            "django.rest_framework",
+            "rest_framework",
+            "pip install 'penstock[django]' djangorestframework",
+        ),
     ],
 )
 def test_without_the_framework_there_is_a_hint(module: str, name: str, hint: str) -> None:

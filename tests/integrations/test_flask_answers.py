@@ -17,7 +17,7 @@ from integrations.broken import Broken
 from integrations.flask_site import new_app, statuses
 from penstock import Gate, LimitError
 from penstock.integrations import Request, by_header, by_ip, by_user
-from penstock.integrations.defer import Deferred
+from penstock.integrations.deciding.defer import Deferred
 from penstock.integrations.flask import Denied, LimitsUnavailable, Penstock, RateLimited, limit
 
 NOW = 1_767_225_600

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.integrations import by_ip, by_region
 from penstock.integrations.asgi.request import AsgiRequest
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.integrations.wsgi.request import WsgiRequest
 
 BALANCER, CDN, CLIENT, VICTIM = "10.0.0.1", "198.51.100.7", "203.0.113.7", "192.0.2.1"

@@ -2,7 +2,7 @@
 
 ``"5/minute lockout 15m"`` with ``count_when`` 401. Right log-ins never start a lockout, however
 many come at once. Of wrong ones, never more than the limit's are looked at, and the first that
-comes after they have counted shuts the door.
+comes after they have counted shuts the view_limit.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def guesses_are_bounded_and_locked_out(port: int, path: str = "/") -> None:
         )
     assert statuses[401] == 5, "never more than the limit's are looked at"
     last = log_in(port, "right", path)
-    assert (last.status, retry_after(last) > 800) == (429, True), "the door is shut"
+    assert (last.status, retry_after(last) > 800) == (429, True), "the view_limit is shut"
 
 
 # Uvicorn -------------------------------------------------------------------------------------
@@ -100,9 +100,9 @@ def by_middleware() -> Any:
 
 def by_dependency(fields: bool = True) -> Any:
     app = fastapi.FastAPI()
-    door = fastapi.Depends(dependency(LIMIT, count_when=wrong))
+    view_limit = fastapi.Depends(dependency(LIMIT, count_when=wrong))
 
-    @app.get("/", dependencies=[door], response_model=None)
+    @app.get("/", dependencies=[view_limit], response_model=None)
     async def view(request: fastapi.Request) -> None:
         if (await check(request)).status_code == 401:
             raise fastapi.HTTPException(401)
@@ -159,10 +159,10 @@ def log_in():
 def pid():
     return str(os.getpid())
 
-door = PenstockWSGI(plain, limit="5/minute lockout 15m", **OPTIONS)
+view_limit = PenstockWSGI(plain, limit="5/minute lockout 15m", **OPTIONS)
 
 def application(environ, start_response):
-    chosen = door if environ["PATH_INFO"] == "/wsgi" else shop
+    chosen = view_limit if environ["PATH_INFO"] == "/wsgi" else shop
     return chosen(environ, start_response)
 """
 

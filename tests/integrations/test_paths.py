@@ -22,11 +22,11 @@ from integrations.serving import ask, uvicorn_server
 from integrations.test_asgi import hello, scope, statuses
 from penstock import AsyncGate, Gate
 from penstock.integrations.asgi import PenstockMiddleware
-from penstock.integrations.exempt import as_exempt
+from penstock.integrations.deciding.exempt import as_exempt
+from penstock.integrations.deciding.paths import AmbiguousText, decoded, plain, plain_raw
 from penstock.integrations.fastapi import limit as fastapi_limit
 from penstock.integrations.flask import PathUnclear, Penstock
 from penstock.integrations.flask import limit as flask_limit
-from penstock.integrations.paths import AmbiguousText, decoded, plain, plain_raw
 from penstock.integrations.wsgi import PenstockWSGI
 
 LOGIN = {"domain": "d", "descriptors": [{"key": "path", "value": "/login", "limits": "1/hour"}]}

@@ -25,7 +25,7 @@ from integrations.broken import Broken
 from penstock import Limiter, LimitError, MemoryStore
 from penstock.integrations import Request, by_header
 from penstock.integrations.django import limit
-from penstock.integrations.rest_framework import (
+from penstock.integrations.django.rest_framework import (
     AnonThrottle,
     PenstockThrottle,
     ScopedThrottle,
@@ -260,7 +260,7 @@ def test_rates_may_change_as_in_tests() -> None:
 def test_throttles_by_default() -> None:
     more = with_rates(
         {"user": "1/minute"},
-        DEFAULT_THROTTLE_CLASSES=["penstock.integrations.rest_framework.UserThrottle"],
+        DEFAULT_THROTTLE_CLASSES=["penstock.integrations.django.rest_framework.UserThrottle"],
     )
 
     class Shop(APIView):

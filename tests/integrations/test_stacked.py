@@ -264,7 +264,7 @@ def by_rest(place: Place, stack: ExitStack, *limits: Any, options: Any = None) -
     from rest_framework.decorators import api_view, throttle_classes
     from rest_framework.response import Response
 
-    from penstock.integrations.rest_framework import PenstockThrottle
+    from penstock.integrations.django.rest_framework import PenstockThrottle
 
     throttles = []
     for each in limits:
@@ -365,7 +365,7 @@ def test_a_lockout_of_the_outer_limit_is_not_undone() -> None:
     inner = {"limit": INNER, "key": by_who, "store": store, "name": "inner"}
     ask = by_wsgi(PenstockWSGI(PenstockWSGI(wsgi_home, **inner), **outer))
     Limiter("3/hour lockout 1d", store).hit("all", cost=3)
-    assert ask("greedy")[0] == 429  # the outer one refuses, and the door is shut
+    assert ask("greedy")[0] == 429  # the outer one refuses, and the view_limit is shut
     assert [ask("greedy")[0] for _ in range(3)] == [429] * 3
     assert Limiter("3/hour lockout 1d", store).peek("all").retry_after == 86_400.0
 

@@ -13,7 +13,7 @@ import httptools
 import uvicorn
 
 from penstock.async_gate import AsyncGate
-from penstock.integrations.checkpoint import Checkpoint
+from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
 from penstock.proxy.limits import ProxyLimits
 from penstock.proxy.server import ProxyServer
 
@@ -40,7 +40,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     target = f"http://127.0.0.1:{upstream}" if isinstance(upstream, int) else upstream
     gate = AsyncGate.from_rules(rules)
-    checkpoint = Checkpoint(asynchronous=True, gate=gate, forwarded=forwarded, **options)
+    checkpoint = HttpCheckpoint(asynchronous=True, gate=gate, forwarded=forwarded, **options)
     proxy = ProxyServer(checkpoint, target, limits=limits, forwarded=forwarded)
     loop = asyncio.get_running_loop()
     listener = await loop.create_server(proxy.factory, "127.0.0.1", 0)

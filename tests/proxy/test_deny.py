@@ -76,7 +76,7 @@ async def test_who_is_put_on_a_deny_list_later_is_denied_whatever_the_rules_are_
         running(port, about_paths, exempt=["/health"]) as front,
         Client.to(front.port) as client,
     ):
-        gate = front.proxy.checkpoint._gate
+        gate = front.proxy.checkpoint._decider.gate
         assert gate is not None
         for path in ("/api/x", "/health"):
             assert (await client.get(path)).status == 200

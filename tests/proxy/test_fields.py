@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.proxy.fields import to_server
 from penstock.proxy.request import ProxyRequest
 from proxy.proxy_parts import Client, running

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import AsyncGate, Limiter, MemoryStore
 from penstock.integrations.asgi import PenstockMiddleware
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.integrations.wsgi import PenstockWSGI
 from penstock.service.health import Health
 from penstock.service.rls_general import Response

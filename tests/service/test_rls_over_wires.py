@@ -12,7 +12,7 @@ import grpc
 import httpx
 import pytest
 
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.running.worker import SHOULD_RATE_LIMIT
 from penstock.service.health import Health
 from penstock.service.service import Reply, Service

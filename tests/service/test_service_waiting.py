@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import StoreUnavailable
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.rules.deciding.verdict import Descriptor
 from penstock.service.grpc_status import (
     INVALID_ARGUMENT,

@@ -18,7 +18,7 @@ import redis
 
 from penstock import AsyncGate, Gate, Limit
 from penstock.integrations.asgi import PenstockMiddleware
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.integrations.wsgi import PenstockWSGI
 from penstock.service.service import Service
 from penstock.stores.redis import RedisStore

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.cli.arguments import Commands, add_merge_domains
 from penstock.durations import SECOND, parse_duration
 from penstock.errors import PenstockError
-from penstock.integrations.identity import FORWARDED, X_FORWARDED_FOR
+from penstock.integrations.deciding.identity import FORWARDED, X_FORWARDED_FOR
 from penstock.limit import FAILURE_POLICIES
 
 if TYPE_CHECKING:
@@ -153,12 +153,12 @@ def _gate(arguments: argparse.Namespace) -> Iterator[AsyncGate]:
 
 
 def _proxy(arguments: argparse.Namespace, gate: AsyncGate) -> ProxyServer:
-    from penstock.integrations.checkpoint import Checkpoint
+    from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
     from penstock.proxy.limits import ProxyLimits
     from penstock.proxy.server import ProxyServer
     from penstock.wires.http.limits import HttpLimits
 
-    checkpoint = Checkpoint(
+    checkpoint = HttpCheckpoint(
         asynchronous=True,
         gate=gate,
         domain=arguments.domain,

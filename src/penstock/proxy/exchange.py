@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.integrations.outcome import Outcome
+from penstock.integrations.deciding.outcome import Outcome
 from penstock.proxy.fields import to_client, to_server, trailers
 from penstock.proxy.limits import MOST_DISCARDED, MOST_HELD
 from penstock.proxy.link import Link

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from penstock.integrations.identity import FORWARDED, X_FORWARDED_FOR, Trust
+from penstock.integrations.deciding.identity import FORWARDED, X_FORWARDED_FOR, Trust
 from penstock.proxy.request import ProxyRequest
 from penstock.wires.http.framing import Field
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from penstock.integrations.paths import decoded, plain_raw
-from penstock.integrations.request import Request
+from penstock.integrations.deciding.paths import decoded, plain_raw
+from penstock.integrations.deciding.request import Request
 from penstock.wires.http.framing import (
     NONE,
     BadMessage,
@@ -26,9 +26,9 @@ class ProxyRequest(Request):
     """The head of a request. ``native`` is itself; raises `BadMessage`.
 
     ``target`` goes on as it came; where servers could read its path in several ways, see
-    `penstock.integrations.paths`. ``fields`` are without those whose names have other characters
-    than letters, digits and hyphens: for WSGI and CGI, ``X_Forwarded_For`` is the same as
-    ``X-Forwarded-For``.
+    `penstock.integrations.deciding.paths`. ``fields`` are without those whose names have
+    other characters than letters, digits and hyphens: for WSGI and CGI, ``X_Forwarded_For`` is
+    the same as ``X-Forwarded-For``.
     """
 
     def __init__(

@@ -6,9 +6,9 @@ import asyncio
 import time
 from email.utils import formatdate
 
-from penstock.integrations.checkpoint import Checkpoint
-from penstock.integrations.identity import X_FORWARDED_FOR
-from penstock.integrations.outcome import FromGate, Outcome
+from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
+from penstock.integrations.deciding.identity import X_FORWARDED_FOR
+from penstock.integrations.deciding.outcome import FromGate, Outcome
 from penstock.proxy.client import ClientConnection
 from penstock.proxy.limits import ProxyLimits
 from penstock.proxy.pool import Pool
@@ -28,7 +28,7 @@ class ProxyServer:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: HttpCheckpoint,
         target: Target | str,
         *,
         limits: ProxyLimits | None = None,

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.durations import SECOND, parse_duration
 from penstock.errors import PenstockError
-from penstock.integrations.identity import FORWARDED, X_FORWARDED_FOR, Trust
+from penstock.integrations.deciding.identity import FORWARDED, X_FORWARDED_FOR, Trust
 from penstock.limit import FAILURE_POLICIES
 from penstock.stores.layout import LEAST_ROW, MOST_KEYS, MOST_ROW
 

@@ -12,7 +12,7 @@ from penstock.async_gate import AsyncGate
 from penstock.errors import PenstockError, RulesError
 from penstock.events import Event, StoreDown, StoreUp
 from penstock.gate import Prepared
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.metrics import Recorder
 from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.model import RuleSet

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from integrations.grpc.kit import Bench
+from penstock.integrations.deciding.identity import Trust
+from penstock.integrations.deciding.keys import hashed
 from penstock.integrations.grpc import Call, by_metadata, by_method, by_peer, combined
 from penstock.integrations.grpc.call import address_of
-from penstock.integrations.identity import Trust
-from penstock.integrations.keys import hashed
 
 
 def call(peer: str = "ipv4:192.0.2.7:50000", *pairs: Any, **more: Any) -> Call:

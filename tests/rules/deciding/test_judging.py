@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("yaml")
 
 from penstock import Descriptor, Gate, MemoryStore
-from penstock.integrations.outcome import FromGate
+from penstock.integrations.deciding.outcome import FromGate
 from penstock.rules.deciding.taken import Taken
 from penstock.testing import FakeClock
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from penstock import AsyncGate, MemoryStore
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.rules.deciding import pool
 from penstock.service.health import Health
 from penstock.service.service import Service

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.service.health import Health
 from penstock.service.service import Service
 from penstock.wires.http.api import http_api

@@ -17,9 +17,9 @@ from penstock.integrations.asgi.request import (
     Send,
     send_answer,
 )
-from penstock.integrations.exempt import as_exempt
-from penstock.integrations.raised import REFUSED, circuit_open
-from penstock.integrations.request import Request
+from penstock.integrations.deciding.exempt import as_exempt
+from penstock.integrations.deciding.raised import REFUSED, circuit_open
+from penstock.integrations.deciding.request import Request
 
 
 class BreakerMiddleware:

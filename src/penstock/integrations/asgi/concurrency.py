@@ -17,7 +17,7 @@ from penstock.integrations.asgi.request import (
     Send,
     send_answer,
 )
-from penstock.integrations.slots import Slots
+from penstock.integrations.deciding.slots import Slots
 
 # What a server says that is itself waiting for too much: a size that adapts counts it.
 OVERLOADED = (503, 504)

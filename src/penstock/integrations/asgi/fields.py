@@ -9,11 +9,11 @@ from math import ceil
 from penstock.integrations.asgi.client import WatchedClient
 from penstock.integrations.asgi.raised import answered
 from penstock.integrations.asgi.request import App, Message, Receive, Scope, Send, encoded
-from penstock.integrations.http import BOTH
-from penstock.integrations.http import policy as policy_of
-from penstock.integrations.http import quota as quota_of
-from penstock.integrations.http import quoted as quoted_name
-from penstock.integrations.pending import (
+from penstock.integrations.deciding.http import BOTH
+from penstock.integrations.deciding.http import policy as policy_of
+from penstock.integrations.deciding.http import quota as quota_of
+from penstock.integrations.deciding.http import quoted as quoted_name
+from penstock.integrations.deciding.pending import (
     OURS,
     PENDING,
     Pending,
@@ -21,7 +21,7 @@ from penstock.integrations.pending import (
     abandoned,
     fields_of,
 )
-from penstock.integrations.request import Response
+from penstock.integrations.deciding.request import Response
 from penstock.limit import Limit
 from penstock.numbers import reset_of
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.integrations import http
 from penstock.integrations.asgi.fields import telling
 from penstock.integrations.asgi.request import (
     App,
@@ -20,10 +19,11 @@ from penstock.integrations.asgi.request import (
     encoded,
     send_answer,
 )
-from penstock.integrations.checkpoint import Checkpoint
-from penstock.integrations.defer import Defer, Deferred, check_defer, place_of
-from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import PENDING, Pending, withdraw
+from penstock.integrations.deciding import http
+from penstock.integrations.deciding.defer import Defer, Deferred, check_defer, place_of
+from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
+from penstock.integrations.deciding.outcome import Outcome
+from penstock.integrations.deciding.pending import PENDING, Pending, withdraw
 
 POLICY_VIOLATION = 1008  # RFC 6455
 NEVER_SENT = (1004, 1005, 1006, 1015)  # the same, 7.4.1
@@ -32,11 +32,11 @@ NEVER_SENT = (1004, 1005, 1006, 1015)  # the same, 7.4.1
 class PenstockMiddleware:
     """Limits requests: ``app.add_middleware(PenstockMiddleware, limit="100/minute")``.
 
-    Takes all that `Checkpoint` does, and
+    Takes all that `HttpCheckpoint` does, and
 
     - ``fallback``: an ASGI application that answers instead of 429, such as from a cache
     - ``defer``: a function that puts a refused request into a queue, and says where to ask
-      for it; see `penstock.integrations.defer`. ``defer_body``: the longest body to keep
+      for it; see `penstock.integrations.deciding.defer`. ``defer_body``: the longest body to keep
     - ``websocket_code``: refused websockets are accepted and closed with it, as browsers
       show scripts no other reason
 
@@ -54,7 +54,7 @@ class PenstockMiddleware:
         **options: Any,
     ) -> None:
         self._app = app
-        self._checkpoint = Checkpoint(asynchronous=True, **options)
+        self._checkpoint = HttpCheckpoint(asynchronous=True, **options)
         if fallback is not None and not callable(fallback):
             raise TypeError(f"fallback is an ASGI application, not {fallback!r:.100}")
         if fallback is not None and defer is not None:

@@ -1,4 +1,4 @@
-"""Errors of ours that an ASGI application raises; see `penstock.integrations.raised`."""
+"""Errors of ours that an ASGI application raises; see `penstock.integrations.deciding.raised`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.integrations.asgi.request import (
     Send,
     send_answer,
 )
-from penstock.integrations.http import BOTH
-from penstock.integrations.pending import PENDING, Pending
-from penstock.integrations.raised import ANSWERED, answer_to
+from penstock.integrations.deciding.http import BOTH
+from penstock.integrations.deciding.pending import PENDING, Pending
+from penstock.integrations.deciding.raised import ANSWERED, answer_to
 
 
 async def answered(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from penstock.integrations.http import Answer, Header
-from penstock.integrations.identity import NOBODY_TRUSTED
-from penstock.integrations.request import Request, identity_of
+from penstock.integrations.deciding.http import Answer, Header
+from penstock.integrations.deciding.identity import NOBODY_TRUSTED
+from penstock.integrations.deciding.request import Request, identity_of
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

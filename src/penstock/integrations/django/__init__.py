@@ -10,7 +10,7 @@ On a view, a function or a class, sync or async::
     @limit("5/minute", key=by_user)
     def search(request): ...
 
-For Django REST framework there is `penstock.integrations.rest_framework`.
+For Django REST framework there is `penstock.integrations.django.rest_framework`.
 """
 
 try:

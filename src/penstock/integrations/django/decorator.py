@@ -11,11 +11,13 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 
 from penstock.async_gate import AnyGate, AsyncGate
-from penstock.integrations.checkpoint import LimitFunction, Limits
-from penstock.integrations.django.door import DjangoDoor, Turn, await_all, wait, wait_for_all
+from penstock.integrations.deciding.deciders import Limits
+from penstock.integrations.deciding.http_checkpoint import LimitFunction
+from penstock.integrations.deciding.views import Options, for_view, scope_of
+from penstock.integrations.deciding.waiting import finish, finish_async
 from penstock.integrations.django.request import DjangoRequest
 from penstock.integrations.django.settings import of_the_site
-from penstock.integrations.views import Options, finish, finish_async, for_view, scope_of
+from penstock.integrations.django.view_limit import DjangoLimit, Turn, await_all, wait, wait_for_all
 from penstock.stores.memory import MemoryStore
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -24,14 +26,14 @@ View = TypeVar("View", bound=Callable[..., Any])
 def limit(limit: Limits | LimitFunction = None, **options: Any) -> Callable[[View], View]:
     """A decorator for a view; for a class, by Django's ``method_decorator``.
 
-    Takes all that `Checkpoint` does, and ``fallback`` (a view that answers instead, with the
+    Takes all that `HttpCheckpoint` does, and ``fallback`` (a view that answers instead, with the
     same arguments), ``defer`` and ``defer_body``. The store, trusted proxies and whatever
     else is true of a site are taken from ``settings.PENSTOCK`` if they are not given.
 
     Each view is counted for itself. To have several share a limit, name it and decorate them
     all with the same: ``searches = limit("10/second", name="searches")``.
     """
-    doors = _Doors(for_view(limit, options, of_the_site()))
+    view_limits = _ViewLimits(for_view(limit, options, of_the_site()))
     name = options.get("name")
 
     def decorate(view: View) -> View:
@@ -39,20 +41,22 @@ def limit(limit: Limits | LimitFunction = None, **options: Any) -> Callable[[Vie
             raise TypeError(f"limit decorates a view function, not {view!r:.100}")
         scope = name or scope_of(view)
         made = _asynchronous if _is_async(view) else _synchronous
-        return cast(View, made(view, doors, scope))
+        return cast(View, made(view, view_limits, scope))
 
     return decorate
 
 
-def _synchronous(view: Callable[..., Any], doors: _Doors, scope: str) -> Callable[..., Any]:
-    door = doors.of(asynchronous=False)
+def _synchronous(
+    view: Callable[..., Any], view_limits: _ViewLimits, scope: str
+) -> Callable[..., Any]:
+    view_limit = view_limits.of(asynchronous=False)
 
     @wraps(view)
     def limited(native: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         turn = Turn(native)
         try:
             request = DjangoRequest(native, scope)
-            flow = door.flow(request, turn.pending, native, *args, **kwargs)
+            flow = view_limit.flow(request, turn.pending, native, *args, **kwargs)
             response = finish(flow, wait)
             if response is None:
                 response = view(native, *args, **kwargs)
@@ -68,15 +72,17 @@ def _synchronous(view: Callable[..., Any], doors: _Doors, scope: str) -> Callabl
     return limited
 
 
-def _asynchronous(view: Callable[..., Any], doors: _Doors, scope: str) -> Callable[..., Any]:
-    door = doors.of(asynchronous=True)
+def _asynchronous(
+    view: Callable[..., Any], view_limits: _ViewLimits, scope: str
+) -> Callable[..., Any]:
+    view_limit = view_limits.of(asynchronous=True)
 
     @wraps(view)
     async def limited(native: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         turn = Turn(native)
         try:
             request = DjangoRequest(native, scope)
-            flow = door.flow(request, turn.pending, native, *args, **kwargs)
+            flow = view_limit.flow(request, turn.pending, native, *args, **kwargs)
             response = await finish_async(flow)
             if response is None:
                 response = await view(native, *args, **kwargs)
@@ -102,7 +108,7 @@ def _is_async(view: Callable[..., Any]) -> bool:
     return named and getattr(owner, "view_is_async", False) is True
 
 
-class _Doors:
+class _ViewLimits:
     """One limit, for views of both kinds. Both count in one store."""
 
     def __init__(self, options: Options) -> None:
@@ -110,16 +116,16 @@ class _Doors:
         if not isinstance(gate, AnyGate) and options.get("store") is None:
             options = {**options, "store": MemoryStore()}
         self._options = options
-        self._made: dict[bool, DjangoDoor] = {}
+        self._made: dict[bool, DjangoLimit] = {}
         self._making = threading.Lock()
         self.of(asynchronous=isinstance(gate, AsyncGate))  # so that mistakes are found now
 
-    def of(self, *, asynchronous: bool) -> DjangoDoor:
+    def of(self, *, asynchronous: bool) -> DjangoLimit:
         found = self._made.get(asynchronous)
         if found is None:
             with self._making:
                 found = self._made.get(asynchronous)
                 if found is None:
-                    found = DjangoDoor(asynchronous=asynchronous, **self._options)
+                    found = DjangoLimit(asynchronous=asynchronous, **self._options)
                     self._made[asynchronous] = found
         return found

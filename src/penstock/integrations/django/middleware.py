@@ -13,9 +13,16 @@ from django.http.response import HttpResponseBase
 from penstock.clock import WALL
 from penstock.durations import SECOND
 from penstock.errors import PenstockError
-from penstock.integrations.django.door import (
+from penstock.integrations.deciding.http import BOTH
+from penstock.integrations.deciding.pending import PENDING, Pending
+from penstock.integrations.deciding.raised import answer_to
+from penstock.integrations.deciding.views import OF_A_SITE, Options
+from penstock.integrations.deciding.waiting import finish, finish_async
+from penstock.integrations.django.request import DjangoRequest
+from penstock.integrations.django.settings import configured
+from penstock.integrations.django.view_limit import (
     ERROR,
-    DjangoDoor,
+    DjangoLimit,
     Turn,
     await_all,
     carrier_of,
@@ -23,21 +30,15 @@ from penstock.integrations.django.door import (
     wait,
     wait_for_all,
 )  # fmt: skip
-from penstock.integrations.django.request import DjangoRequest
-from penstock.integrations.django.settings import configured
-from penstock.integrations.http import BOTH
-from penstock.integrations.pending import PENDING, Pending
-from penstock.integrations.raised import answer_to
-from penstock.integrations.views import OF_A_SITE, Options, finish, finish_async
 
 GetResponse = Callable[[HttpRequest], Any]
 
 
 class PenstockMiddleware:
-    """Limits requests by ``settings.PENSTOCK``: all that a `Checkpoint` takes, and
+    """Limits requests by ``settings.PENSTOCK``: all that a `HttpCheckpoint` takes, and
 
     - ``fallback``: a view that answers instead of 429, such as from a cache
-    - ``defer``, ``defer_body``: see `penstock.integrations.defer`
+    - ``defer``, ``defer_body``: see `penstock.integrations.deciding.defer`
 
     Put it behind ``AuthenticationMiddleware`` if limits are by user. With neither a
     ``limit`` nor a ``gate`` it limits nothing, and tells of the limits of views, whatever
@@ -54,15 +55,17 @@ class PenstockMiddleware:
             markcoroutinefunction(self)
         options = configured()
         self._fields = options.get("fields", BOTH)
-        self._door = _door(self._asynchronous, options)
+        self._view_limit = _view_limit(self._asynchronous, options)
 
     def __call__(self, native: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         if self._asynchronous:
             return self._call_async(native)
         turn = Turn(native)
         instead = None
-        if self._door is not None:
-            instead = finish(self._door.flow(DjangoRequest(native), turn.pending, native), wait)
+        if self._view_limit is not None:
+            instead = finish(
+                self._view_limit.flow(DjangoRequest(native), turn.pending, native), wait
+            )
         try:
             response: HttpResponseBase = self.get_response(native) if instead is None else instead
         except BaseException:  # Django makes an answer of every Exception
@@ -74,8 +77,8 @@ class PenstockMiddleware:
     async def _call_async(self, native: HttpRequest) -> HttpResponseBase:
         turn = Turn(native)
         instead = None
-        if self._door is not None:
-            flow = self._door.flow(DjangoRequest(native), turn.pending, native)
+        if self._view_limit is not None:
+            flow = self._view_limit.flow(DjangoRequest(native), turn.pending, native)
             instead = await finish_async(flow)
         try:
             response: HttpResponseBase = (
@@ -96,10 +99,10 @@ class PenstockMiddleware:
         return None if answer is None else respond(answer)
 
 
-def _door(asynchronous: bool, options: Options) -> DjangoDoor | None:
+def _view_limit(asynchronous: bool, options: Options) -> DjangoLimit | None:
     if options.keys() <= set(OF_A_SITE):
         return None
     try:
-        return DjangoDoor(asynchronous=asynchronous, **options)
+        return DjangoLimit(asynchronous=asynchronous, **options)
     except (TypeError, ValueError, OSError, PenstockError) as error:
         raise ImproperlyConfigured(f"PENSTOCK: {error}") from error

@@ -8,8 +8,8 @@ from functools import cached_property
 from django.http import HttpRequest
 from django.urls import Resolver404, resolve
 
-from penstock.integrations.identity import NOBODY_TRUSTED
-from penstock.integrations.request import Request, identity_of
+from penstock.integrations.deciding.identity import NOBODY_TRUSTED
+from penstock.integrations.deciding.request import Request, identity_of
 
 
 class DjangoRequest(Request):

@@ -14,8 +14,8 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from penstock.integrations.checkpoint import Checkpoint
-from penstock.integrations.views import OF_A_SITE, Options
+from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
+from penstock.integrations.deciding.views import OF_A_SITE, Options
 from penstock.stores.base import Store
 
 EXAMPLE = "PENSTOCK = {'limit': '100/minute'}"
@@ -55,7 +55,7 @@ def _checked() -> Options:
 
 
 def _known() -> set[str]:
-    names = set(signature(Checkpoint).parameters) - {"asynchronous"}
+    names = set(signature(HttpCheckpoint).parameters) - {"asynchronous"}
     return names | {"fallback", "defer", "defer_body"}
 
 

@@ -16,19 +16,19 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from penstock.integrations.grpc.flow import Flow, drive_async
-from penstock.integrations.grpc.guard import Guard, Visit
+from penstock.integrations.deciding.waiting import Flow, finish_async
+from penstock.integrations.grpc.interceptor import Interceptor, Visit
 from penstock.integrations.grpc.wrap import Behaviour, InThreads, wrapped
 
 __all__ = ["RateLimitInterceptor"]
 
 
-class RateLimitInterceptor(Guard, grpc.aio.ServerInterceptor):
+class RateLimitInterceptor(Interceptor, grpc.aio.ServerInterceptor):
     """Refuses calls that are over a limit with RESOURCE_EXHAUSTED.
 
     ``grpc.aio.server(interceptors=[RateLimitInterceptor("100/second")])``. A stream is
     checked once, when it opens. All functions may be coroutine functions.
-    `Guard` lists the options.
+    `Interceptor` lists the options.
     """
 
     asynchronous = True
@@ -47,8 +47,8 @@ class RateLimitInterceptor(Guard, grpc.aio.ServerInterceptor):
 class _InTasks:
     """Behaviours of all kinds that grpc.aio runs; what comes out is of the same kind."""
 
-    def __init__(self, guard: Guard, details: grpc.HandlerCallDetails) -> None:
-        self._guard = guard
+    def __init__(self, interceptor: Interceptor, details: grpc.HandlerCallDetails) -> None:
+        self._interceptor = interceptor
         self._details = details
 
     def around(self, behaviour: Behaviour, streams: bool) -> Behaviour:
@@ -59,8 +59,8 @@ class _InTasks:
         return self._in_threads().around(behaviour, streams)
 
     async def _enter(self, context: Any) -> Visit:
-        call = self._guard.call(self._details, context)
-        visit = await drive_async(self._guard.admit(call, context))
+        call = self._interceptor.call(self._details, context)
+        visit = await finish_async(self._interceptor.admit(call, context))
         if visit.refusal is not None:
             context.set_trailing_metadata(visit.trailing())
             await context.abort(visit.refusal.code, visit.refusal.message)
@@ -69,7 +69,7 @@ class _InTasks:
     async def _leave(self, visit: Visit, error: BaseException | None = None) -> None:
         flow = visit.end(error)
         if flow is not None:
-            await drive_async(flow)
+            await finish_async(flow)
 
     async def _fail(self, visit: Visit, error: BaseException) -> None:
         """The handler raised: what that means is the call's status, if it is an error of ours."""
@@ -118,9 +118,9 @@ class _InTasks:
 
         def tell(flow: Flow[None]) -> None:
             # Not waited for: this may be the loop's own thread, at the end of a generator.
-            asyncio.run_coroutine_threadsafe(drive_async(flow), loop)
+            asyncio.run_coroutine_threadsafe(finish_async(flow), loop)
 
         def ask(flow: Flow[Visit]) -> Visit:
-            return asyncio.run_coroutine_threadsafe(drive_async(flow), loop).result()
+            return asyncio.run_coroutine_threadsafe(finish_async(flow), loop).result()
 
-        return InThreads(self._guard, self._details, ask, tell)
+        return InThreads(self._interceptor, self._details, ask, tell)

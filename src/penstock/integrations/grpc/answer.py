@@ -27,9 +27,10 @@ from penstock.clock import WALL
 from penstock.decision import Decision
 from penstock.durations import MILLISECOND, SECOND
 from penstock.errors import CircuitOpen, LimitExceeded, LineFull, NoSlot, WaitedTooLong
-from penstock.integrations import http
-from penstock.integrations.http import Told
-from penstock.integrations.raised import told_by
+from penstock.integrations.deciding import http
+from penstock.integrations.deciding.http import NamedDecision
+from penstock.integrations.deciding.outcome import Outcome, Undecided
+from penstock.integrations.deciding.raised import told_by
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -52,13 +53,13 @@ UNAVAILABLE = Refusal(grpc.StatusCode.UNAVAILABLE, "Rate limits cannot be checke
 DENIED = Refusal(grpc.StatusCode.PERMISSION_DENIED, "Denied")
 
 
-def fields(told: Sequence[Told]) -> Metadata:
+def fields(told: Sequence[NamedDecision]) -> Metadata:
     """What every answer tells of these limits."""
     now = WALL.now() / SECOND
     return tuple([(name.lower(), value) for name, value in http.fields(told, now, http.IETF)])
 
 
-def refusal(told: Sequence[Told]) -> Refusal:
+def refusal(told: Sequence[NamedDecision]) -> Refusal:
     """To a call that one of these limits refused, or could not be asked about."""
     after = http.retry_after(told)
     refused = http.strictest_first([each for each in told if not each[1].allowed])
@@ -100,6 +101,13 @@ def _refusal(
     status = Status(code=code.value[0], message=message, details=[_pack(d) for d in details])
     packed = ((DETAILS, status.SerializeToString()),)
     return Refusal(code, message, (*metadata, *added, *packed))
+
+
+def to_outcome(outcome: Outcome) -> Refusal:
+    """To a call that was refused."""
+    if isinstance(outcome, Undecided):
+        return UNAVAILABLE
+    return DENIED if outcome.denied else refusal(outcome.told)
 
 
 def to_error(error: BaseException | None) -> Refusal | None:

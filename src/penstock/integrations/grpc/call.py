@@ -17,8 +17,9 @@ from urllib.parse import unquote
 
 import grpc
 
-from penstock.integrations import keys
-from penstock.integrations.identity import NOBODY_TRUSTED, Trust
+from penstock.integrations.deciding import keys
+from penstock.integrations.deciding.descriptors import ADDRESS, Dimension
+from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
 from penstock.rules.lists import as_address, network_of
 
 Value = str | bytes
@@ -144,6 +145,21 @@ def combined(*functions: KeyFunction) -> KeyFunction:
     join: Callable[..., Any] = keys.combined
     joined: KeyFunction = join(*functions)
     return joined
+
+
+# What rules can be counted by, by the names of their keys.
+DIMENSIONS: Mapping[str, Dimension[Call]] = {
+    ADDRESS: lambda call: call.address or "unknown",
+    "method": lambda call: call.method,
+    "service": lambda call: call.service,
+}
+
+
+def family(name: str) -> Dimension[Call] | None:
+    """``metadata:NAME``, for every name."""
+    kind, _, argument = name.partition(":")
+    wanted = argument.strip().lower()
+    return (lambda call: call.text(wanted)) if kind == "metadata" and wanted else None
 
 
 def address_of(peer: str) -> str | None:

@@ -14,8 +14,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from penstock.integrations.deciding.outcome import Outcome
 from penstock.integrations.grpc.answer import Metadata
-from penstock.integrations.outcome import Outcome
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 

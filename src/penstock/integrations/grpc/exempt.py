@@ -36,6 +36,13 @@ class ExemptNames:
         return method in self._exact or method.startswith(self._beginnings)
 
 
+def as_exempt(exempt: Iterable[str] | ExemptFunction) -> ExemptFunction:
+    if callable(exempt):
+        return exempt
+    names = ExemptNames(exempt)
+    return lambda call: call.method in names
+
+
 def _as_path(name: object) -> str:
     """The path of a method, or how the paths of several begin, with a star."""
     if isinstance(name, str) and name.strip("/*") and "*" not in name[:-1]:

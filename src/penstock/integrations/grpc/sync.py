@@ -7,16 +7,16 @@ from typing import Any
 
 import grpc
 
-from penstock.integrations.grpc.flow import drive
-from penstock.integrations.grpc.guard import Guard
+from penstock.integrations.deciding.waiting import finish
+from penstock.integrations.grpc.interceptor import Interceptor
 from penstock.integrations.grpc.wrap import InThreads, wrapped
 
 
-class RateLimitInterceptor(Guard, grpc.ServerInterceptor):
+class RateLimitInterceptor(Interceptor, grpc.ServerInterceptor):
     """Refuses calls that are over a limit with RESOURCE_EXHAUSTED.
 
     ``grpc.server(pool, interceptors=[RateLimitInterceptor("100/second")])``. A stream is
-    checked once, when it opens. `Guard` lists the options.
+    checked once, when it opens. `Interceptor` lists the options.
     """
 
     asynchronous = False
@@ -29,4 +29,4 @@ class RateLimitInterceptor(Guard, grpc.ServerInterceptor):
         handler = continuation(handler_call_details)
         if handler is None:
             return None
-        return wrapped(handler, InThreads(self, handler_call_details, drive, drive).around)
+        return wrapped(handler, InThreads(self, handler_call_details, finish, finish).around)

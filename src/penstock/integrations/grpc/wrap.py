@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 
-from penstock.integrations.grpc.flow import Flow
-from penstock.integrations.grpc.guard import Guard, Visit
+from penstock.integrations.deciding.waiting import Flow
+from penstock.integrations.grpc.interceptor import Interceptor, Visit
 
 Behaviour = Callable[..., Any]
 
@@ -41,12 +41,12 @@ class InThreads:
 
     def __init__(
         self,
-        guard: Guard,
+        interceptor: Interceptor,
         details: grpc.HandlerCallDetails,
         ask: Callable[[Flow[Visit]], Visit],
         tell: Callable[[Flow[None]], Any],
     ) -> None:
-        self._guard = guard
+        self._interceptor = interceptor
         self._details = details
         self._ask = ask
         self._tell = tell
@@ -60,7 +60,9 @@ class InThreads:
 
     def _enter(self, context: Any) -> Visit | None:
         """None after a refusal. Most contexts raise then; those of grpc.aio do not."""
-        visit = self._ask(self._guard.admit(self._guard.call(self._details, context), context))
+        visit = self._ask(
+            self._interceptor.admit(self._interceptor.call(self._details, context), context)
+        )
         if visit.refusal is None:
             return visit
         context.set_trailing_metadata(visit.trailing())

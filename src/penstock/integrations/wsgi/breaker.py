@@ -7,10 +7,10 @@ from inspect import isawaitable
 from typing import Any
 
 from penstock.breaker import CircuitBreaker, Permit
-from penstock.integrations.descriptors import no_waiting
-from penstock.integrations.exempt import as_exempt
-from penstock.integrations.raised import REFUSED, circuit_open
-from penstock.integrations.request import Request
+from penstock.integrations.deciding.exempt import as_exempt
+from penstock.integrations.deciding.raised import REFUSED, circuit_open
+from penstock.integrations.deciding.request import Request
+from penstock.integrations.deciding.waiting import cannot_wait
 from penstock.integrations.wsgi.client import client_absent, watch_client
 from penstock.integrations.wsgi.raised import ErrorAnswers
 from penstock.integrations.wsgi.request import (
@@ -50,7 +50,7 @@ class BreakerWSGI:
         if self._exempt is not None:
             exempt = self._exempt(request)
             if isawaitable(exempt):
-                raise no_waiting(exempt)
+                cannot_wait(exempt)
             if exempt:
                 return self._app(environ, start_response)
         breaker = self._breaker

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.concurrency import ConcurrencyLimiter, Size
 from penstock.errors import NoSlot
-from penstock.integrations.slots import Slots
+from penstock.integrations.deciding.slots import Slots
 from penstock.integrations.wsgi.raised import ErrorAnswers
 from penstock.integrations.wsgi.request import (
     App,

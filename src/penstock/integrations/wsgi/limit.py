@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from inspect import isawaitable
 from typing import Any
 
-from penstock.integrations import http
-from penstock.integrations.checkpoint import Checkpoint
-from penstock.integrations.defer import Defer, Deferred, check_defer, place_of
-from penstock.integrations.descriptors import no_waiting
-from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import (
+from penstock.integrations.deciding import http
+from penstock.integrations.deciding.defer import Defer, Deferred, check_defer, place_of
+from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
+from penstock.integrations.deciding.outcome import Outcome
+from penstock.integrations.deciding.pending import (
     PENDING,
     Pending,
     Settling,
@@ -25,7 +24,8 @@ from penstock.integrations.pending import (
     with_fields,
     withdraw,
 )
-from penstock.integrations.request import Response
+from penstock.integrations.deciding.request import Response
+from penstock.integrations.deciding.waiting import cannot_wait
 from penstock.integrations.wsgi.client import client_absent, watch_client
 from penstock.integrations.wsgi.raised import error_answer
 from penstock.integrations.wsgi.request import (
@@ -42,11 +42,11 @@ from penstock.integrations.wsgi.request import (
 class PenstockWSGI:
     """Limits requests: ``app.wsgi_app = PenstockWSGI(app.wsgi_app, limit="100/minute")``.
 
-    Takes all that `Checkpoint` does, and
+    Takes all that `HttpCheckpoint` does, and
 
     - ``fallback``: a WSGI application that answers instead of 429, such as from a cache
     - ``defer``: a function that puts a refused request into a queue, and says where to ask
-      for it; see `penstock.integrations.defer`. ``defer_body``: the longest body to keep
+      for it; see `penstock.integrations.deciding.defer`. ``defer_body``: the longest body to keep
 
     A handler finds the `Outcome` in ``environ["penstock.outcome"]``. Workers that are processes
     share a limit through a store: `SharedMemoryStore` on one host, or Redis.
@@ -62,7 +62,7 @@ class PenstockWSGI:
         **options: Any,
     ) -> None:
         self._app = app
-        self._checkpoint = Checkpoint(asynchronous=False, **options)
+        self._checkpoint = HttpCheckpoint(asynchronous=False, **options)
         if fallback is not None and not callable(fallback):
             raise TypeError(f"fallback is a WSGI application, not {fallback!r:.100}")
         if fallback is not None and defer is not None:
@@ -122,7 +122,7 @@ class PenstockWSGI:
         )
         found = defer(kept)
         if isawaitable(found):
-            raise no_waiting(found)
+            cannot_wait(found)
         return place_of(found)
 
 

@@ -1,4 +1,4 @@
-"""Errors of ours that a WSGI application raises; see `penstock.integrations.raised`."""
+"""Errors of ours that a WSGI application raises; see `penstock.integrations.deciding.raised`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from penstock.clock import WALL
 from penstock.durations import SECOND
-from penstock.integrations.http import BOTH
-from penstock.integrations.pending import PENDING, Pending
-from penstock.integrations.raised import ANSWERED, answer_to
+from penstock.integrations.deciding.http import BOTH
+from penstock.integrations.deciding.pending import PENDING, Pending
+from penstock.integrations.deciding.raised import ANSWERED, answer_to
 from penstock.integrations.wsgi.request import (
     App,
     Environ,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
-from penstock.integrations.http import Answer
-from penstock.integrations.identity import NOBODY_TRUSTED
-from penstock.integrations.request import Request
+from penstock.integrations.deciding.http import Answer
+from penstock.integrations.deciding.identity import NOBODY_TRUSTED
+from penstock.integrations.deciding.request import Request
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from penstock.integrations.identity import Trust
+from penstock.integrations.deciding.identity import Trust
 from penstock.service import rls_json
 from penstock.service.health import Health
 from penstock.service.service import Service

@@ -20,12 +20,12 @@ from urllib.parse import parse_qs
 
 from penstock.async_gate import AnyGate
 from penstock.errors import PenstockError
-from penstock.integrations.descriptors import ADDRESS, Descriptors
-from penstock.integrations.dimensions import DIMENSIONS, family
-from penstock.integrations.http import fields, refusal
-from penstock.integrations.identity import Trust
-from penstock.integrations.paths import decoded, plain_raw
-from penstock.integrations.request import Request
+from penstock.integrations.deciding.descriptors import ADDRESS, Descriptors
+from penstock.integrations.deciding.dimensions import DIMENSIONS, family
+from penstock.integrations.deciding.http import fields, refusal
+from penstock.integrations.deciding.identity import Trust
+from penstock.integrations.deciding.paths import decoded, plain_raw
+from penstock.integrations.deciding.request import Request
 from penstock.rules.deciding.verdict import DENIED, Verdict
 from penstock.service.service import Service
 from penstock.wires.http.check import error_of
@@ -39,7 +39,7 @@ class ForwardedRequest(Request):
     """The request that a proxy asks about. ``native`` is the one that it asked with.
 
     Its path cannot be changed from here. Where servers could read it in several ways, and
-    rules ask for it, the answer is 400: see `penstock.integrations.paths`. Raises
+    rules ask for it, the answer is 400: see `penstock.integrations.deciding.paths`. Raises
     `PenstockError` if nobody knows who said what.
     """
 

@@ -20,7 +20,7 @@ from typing import Any
 from penstock.decision import Decision
 from penstock.durations import SECOND
 from penstock.errors import PenstockError
-from penstock.integrations.http import fields, retry_after
+from penstock.integrations.deciding.http import fields, retry_after
 from penstock.limit import Limit
 from penstock.numbers import reset_of
 from penstock.rules.deciding.plan import Plan, PlanCache

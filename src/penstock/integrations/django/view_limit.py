@@ -17,13 +17,13 @@ from django.http import Http404, HttpRequest, HttpResponse, RawPostDataException
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 
-from penstock.integrations.checkpoint import Flow as Deciding
-from penstock.integrations.defer import Deferred
-from penstock.integrations.http import NAMES, Answer, Header
-from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import PENDING, Pending, Settling, abandoned, fields_of
-from penstock.integrations.request import Request, Response
-from penstock.integrations.views import Door, awaited
+from penstock.integrations.deciding.defer import Deferred
+from penstock.integrations.deciding.http import NAMES, Answer, Header
+from penstock.integrations.deciding.outcome import Outcome
+from penstock.integrations.deciding.pending import PENDING, Pending, Settling, abandoned, fields_of
+from penstock.integrations.deciding.request import Request, Response
+from penstock.integrations.deciding.views import ViewLimit
+from penstock.integrations.deciding.waiting import Flow, awaited
 from penstock.integrations.wsgi.client import WATCHED, WatchedInput, client_absent, promised
 from penstock.integrations.wsgi.request import headers_of
 
@@ -31,7 +31,7 @@ from penstock.integrations.wsgi.request import headers_of
 ERROR = "_penstock_error"
 
 
-class DjangoDoor(Door):
+class DjangoLimit(ViewLimit):
     """A limit, wherever it stands."""
 
     def __init__(self, *, asynchronous: bool, **options: Any) -> None:
@@ -40,7 +40,7 @@ class DjangoDoor(Door):
         if asynchronous and self.fallback is not None and not iscoroutinefunction(self.fallback):
             self.fallback = sync_to_async(self.fallback)
 
-    def decide(self, request: Request) -> Deciding:
+    def decide(self, request: Request) -> Flow[Outcome | None]:
         """Where there is an event loop, Django's user cannot be had without awaiting it."""
         try:
             return (yield from self.checkpoint.flow(request))

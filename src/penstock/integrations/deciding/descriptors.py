@@ -17,13 +17,14 @@ Where a key's value comes from is a *dimension*: a function of the request, by t
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from inspect import isawaitable
 from typing import Generic, TypeVar
 
 from penstock.async_gate import AnyGate
 from penstock.errors import RulesError
-from penstock.integrations.paths import AmbiguousPath, AmbiguousText
+from penstock.integrations.deciding.paths import AmbiguousPath, AmbiguousText
+from penstock.integrations.deciding.waiting import Flow, finish, finish_async
 from penstock.rules.deciding.compiled import Compiled
 from penstock.rules.deciding.verdict import Descriptor
 from penstock.rules.model import Domain, Step
@@ -36,7 +37,6 @@ Dimension = Callable[[R], Value | Awaitable[Value]]
 # Finds a dimension by name where there is none in the mapping, as for ``header:x-tenant``.
 Family = Callable[[str], Dimension[R] | None]
 
-Flow = Generator[Awaitable[Value], Value, list[Descriptor]]
 ADDRESS = "remote_address"
 
 
@@ -69,26 +69,13 @@ class Descriptors(Generic[R]):
 
     def of(self, request: R) -> list[Descriptor]:
         """For threads, whose dimensions cannot be awaited."""
-        flow = self.flow(request)
-        try:
-            waiting = next(flow)
-        except StopIteration as end:
-            found: list[Descriptor] = end.value
-            return found
-        raise no_waiting(waiting)
+        return finish(self.flow(request))
 
     async def of_async(self, request: R) -> list[Descriptor]:
         """For coroutines: dimensions may be coroutine functions."""
-        flow = self.flow(request)
-        try:
-            waiting = next(flow)
-            while True:
-                waiting = flow.send(await waiting)
-        except StopIteration as end:
-            found: list[Descriptor] = end.value
-            return found
+        return await finish_async(self.flow(request))
 
-    def flow(self, request: R) -> Flow:
+    def flow(self, request: R) -> Flow[list[Descriptor]]:
         """Yields what has to be awaited."""
         _, shapes, wanted = self._current()
         if not self._gate.switches.calm:
@@ -241,14 +228,3 @@ def as_dimension(name: object, how: Dimension[R] | str) -> Dimension[R]:
     if not callable(how):
         raise TypeError(f"dimension {name!r} is a function of the request, not {how!r:.100}")
     return how
-
-
-def no_waiting(waiting: Awaitable[object]) -> TypeError:
-    """What to say where a coroutine came and nobody can await it."""
-    close = getattr(waiting, "close", None)
-    if close is not None:
-        close()
-    return TypeError(
-        f"{getattr(waiting, '__qualname__', type(waiting).__name__)} is a coroutine function, "
-        "which only asynchronous frameworks can await: give a plain function"
-    )

@@ -1,30 +1,28 @@
 """A limit on one view: what the decorators of Flask and Django have in common.
 
-A `Door` is a limit that stands before a view. `Door.flow` is written once for threads and
+A `ViewLimit` is a limit that stands before a view. `ViewLimit.flow` is written once for threads and
 coroutines: it yields what has to be awaited. It returns None if the view may be called, or
 what is answered instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import Any
 
 from penstock.async_gate import AnyGate
-from penstock.integrations import http
-from penstock.integrations.checkpoint import Checkpoint
-from penstock.integrations.checkpoint import Flow as Deciding
-from penstock.integrations.defer import Defer, Deferred, check_defer, place_of
-from penstock.integrations.keys import by_ip, combined
-from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import Pending, withdraw
-from penstock.integrations.request import Request
+from penstock.integrations.deciding import http
+from penstock.integrations.deciding.defer import Defer, Deferred, check_defer, place_of
+from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
+from penstock.integrations.deciding.keys import by_ip, combined
+from penstock.integrations.deciding.outcome import Outcome
+from penstock.integrations.deciding.pending import Pending, withdraw
+from penstock.integrations.deciding.request import Request
+from penstock.integrations.deciding.waiting import Flow
 from penstock.limit import Limit, as_limit
 
-T = TypeVar("T")
-Flow = Generator[Awaitable[Any], Any, T]
 Options = dict[str, Any]
 
 # What is true of a site, whatever the limit: said once, and taken over by each view's limit.
@@ -36,8 +34,8 @@ OF_A_SITE = (
 KEPT_BODY = 1_048_576
 
 
-class Door:
-    """Takes what a `Checkpoint` takes, a ``fallback``, a ``defer`` and its ``defer_body``.
+class ViewLimit:
+    """Takes what a `HttpCheckpoint` takes, a ``fallback``, a ``defer`` and its ``defer_body``.
 
     A framework says how its answers are made: `respond`, `mark`, `keep` and `refuse`.
     """
@@ -51,7 +49,7 @@ class Door:
         defer_body: int = KEPT_BODY,
         **options: Any,
     ) -> None:
-        self.checkpoint = Checkpoint(asynchronous=asynchronous, **options)
+        self.checkpoint = HttpCheckpoint(asynchronous=asynchronous, **options)
         if fallback is not None and not callable(fallback):
             raise TypeError(f"fallback is a view function, not {fallback!r:.100}")
         if fallback is not None and defer is not None:
@@ -98,7 +96,7 @@ class Door:
 
     # What each framework does in its own way -----------------------------------------------
 
-    def decide(self, request: Request) -> Deciding:
+    def decide(self, request: Request) -> Flow[Outcome | None]:
         return self.checkpoint.flow(request)
 
     def note(self, request: Request, outcome: Outcome) -> None:
@@ -122,46 +120,6 @@ class Door:
     def refuse(self, answer: http.Answer, outcome: Outcome) -> Any:
         """Answer, or raise what the framework makes an answer of."""
         raise NotImplementedError
-
-
-# Driving a flow ----------------------------------------------------------------------------
-
-
-def finish(flow: Flow[T], wait: Callable[[Awaitable[Any]], Any]) -> T:
-    """For threads; ``wait`` is how the framework waits for a coroutine."""
-    try:
-        waiting = next(flow)
-        while True:
-            try:
-                found = wait(waiting)
-            except Exception as error:
-                waiting = flow.throw(error)
-            else:
-                waiting = flow.send(found)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-async def finish_async(flow: Flow[T]) -> T:
-    """For coroutines."""
-    try:
-        waiting = next(flow)
-        while True:
-            try:
-                found = await waiting
-            except Exception as error:
-                waiting = flow.throw(error)
-            else:
-                waiting = flow.send(found)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-async def awaited(waiting: Awaitable[T]) -> T:
-    """For who can only run coroutine functions."""
-    return await waiting
 
 
 # What is counted together -------------------------------------------------------------------

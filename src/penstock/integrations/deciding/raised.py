@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from math import ceil
 
 from penstock.errors import CircuitOpen, LimitExceeded, LineFull, NoSlot, WaitedTooLong
-from penstock.integrations import http
-from penstock.integrations.http import Told
-from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import Pending
+from penstock.integrations.deciding import http
+from penstock.integrations.deciding.http import NamedDecision
+from penstock.integrations.deciding.outcome import Outcome
+from penstock.integrations.deciding.pending import Pending
 
 ANSWERED = (LimitExceeded, NoSlot, CircuitOpen)
 # Of these, what is answered with 429.
@@ -30,7 +30,7 @@ class Raised(Outcome):
         self._told = told_by(error)
 
     @property
-    def told(self) -> Sequence[Told]:
+    def told(self) -> Sequence[NamedDecision]:
         return (self._told,)
 
 
@@ -53,7 +53,7 @@ def answer_to(
     return None
 
 
-def told_by(error: LimitExceeded) -> Told:
+def told_by(error: LimitExceeded) -> NamedDecision:
     return error.decision.limit.counted_as, error.decision
 
 

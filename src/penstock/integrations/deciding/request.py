@@ -12,8 +12,8 @@ from functools import cached_property
 from http.cookies import SimpleCookie
 from typing import Any
 
-from penstock.integrations.identity import NOBODY_TRUSTED, Trust
-from penstock.integrations.paths import plain
+from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
+from penstock.integrations.deciding.paths import plain
 
 # Stands for a cookie that came with different values.
 SEVERAL = "(several)"
@@ -23,7 +23,7 @@ class Request:
     """A request that asks to go ahead.
 
     - ``method``: in upper case; ``path``: decoded, without the query; ``rule_path``: the same
-      for decisions, see `penstock.integrations.paths`
+      for decisions, see `penstock.integrations.deciding.paths`
     - ``peer``: the address at the other end of the connection; None for a Unix socket
     - ``client``: the address of who asks: the peer, or what trusted proxies say
     - ``header(name)``, ``first(name)``, ``cookies``: None and absent where there is none

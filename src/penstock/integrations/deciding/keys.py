@@ -8,11 +8,11 @@ is `by_ip`: leaving a header away is no way round a limit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Iterator
 from inspect import isawaitable
 from typing import Any
 
-from penstock.integrations.request import SEVERAL, Request
+from penstock.integrations.deciding.request import SEVERAL, Request
 from penstock.keys import part
 from penstock.rules.lists import network_of
 
@@ -101,34 +101,34 @@ class _Combined:
         self._functions = functions
 
     def __call__(self, request: Request) -> Any:
-        flow = self._flow(request)
-        try:
-            waiting = next(flow)
-        except StopIteration as end:
-            return end.value
-        return _finish(flow, waiting)
-
-    def _flow(self, request: Request) -> Generator[Awaitable[Found], Found, Found]:
         parts: list[str] = []
-        for function in self._functions:
-            found = function(request)
-            if isawaitable(found):
-                found = yield found
-            if found is None:
+        functions = iter(self._functions)
+        for function in functions:
+            key = function(request)
+            if isawaitable(key):
+                return _combine_async(request, parts, key, functions)
+            if key is None:
                 return None
-            parts.append(part(str(found)))
+            parts.append(part(str(key)))
         return ":".join(parts)
 
 
-async def _finish(
-    flow: Generator[Awaitable[Found], Found, Found], waiting: Awaitable[Found]
+async def _combine_async(
+    request: Request,
+    parts: list[str],
+    waiting: Awaitable[Found],
+    functions: Iterator[KeyFunction],
 ) -> Found:
-    try:
-        while True:
-            waiting = flow.send(await waiting)
-    except StopIteration as end:
-        found: Found = end.value
-        return found
+    """The same, from the first key on that has to be awaited."""
+    key = await waiting
+    while key is not None:
+        parts.append(part(str(key)))
+        function = next(functions, None)
+        if function is None:
+            return ":".join(parts)
+        found = function(request)
+        key = await found if isawaitable(found) else found
+    return None
 
 
 def _or(first: Callable[[Request], Found], otherwise: KeyFunction | None) -> KeyFunction:

@@ -1,17 +1,4 @@
-"""FastAPI: a limit as a dependency.
-
->>> from fastapi import Depends, FastAPI
->>> from penstock.integrations.fastapi import limit
->>> app = FastAPI()
->>> @app.get("/search", dependencies=[Depends(limit("10/second"))])
-... async def search(q: str) -> list[str]: ...
-
-For the whole application there is `penstock.integrations.asgi.PenstockMiddleware`.
-
-FastAPI merges a dependency's headers into what a handler returns, unless that is a Response
-itself, and tells a dependency of exceptions, but of no status. Where that matters, add
-`LimitFields` to the application: it sees all that is sent. `PenstockMiddleware` does it, too.
-"""
+"""A limit as a dependency, and the exception that it raises."""
 
 from __future__ import annotations
 
@@ -24,18 +11,16 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from penstock.integrations.asgi.client import WatchedClient
-from penstock.integrations.asgi.fields import LimitFields
 from penstock.integrations.asgi.limit import POLICY_VIOLATION
 from penstock.integrations.asgi.request import AsgiRequest
-from penstock.integrations.checkpoint import Checkpoint, LimitFunction, Limits
-from penstock.integrations.http import Answer
-from penstock.integrations.keys import by_ip, combined
-from penstock.integrations.outcome import Outcome
-from penstock.integrations.pending import PENDING, abandoned, withdraw
-from penstock.integrations.request import Response as Answered
+from penstock.integrations.deciding.deciders import Limits
+from penstock.integrations.deciding.http import Answer
+from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint, LimitFunction
+from penstock.integrations.deciding.keys import by_ip, combined
+from penstock.integrations.deciding.outcome import Outcome
+from penstock.integrations.deciding.pending import PENDING, abandoned, withdraw
+from penstock.integrations.deciding.request import Response as Answered
 from penstock.limit import Limit, as_limit
-
-__all__ = ["LimitFields", "RateLimited", "limit"]
 
 # Where Starlette keeps the handlers of exceptions, by class, for the request.
 _HANDLERS = "starlette.exception_handlers"
@@ -56,7 +41,7 @@ def limit(
 ) -> Callable[[HTTPConnection, Response], Any]:
     """A dependency that refuses with 429; a websocket is closed with 1008.
 
-    Takes all that `Checkpoint` does. Every call of ``limit`` counts for itself: to share a
+    Takes all that `HttpCheckpoint` does. Every call of ``limit`` counts for itself: to share a
     limit between routes, give them one and the same dependency. In a ``store`` of yours they
     are told apart by ``name``, which it needs then. Without a name, clients are told the
     limit's own text.
@@ -68,7 +53,7 @@ def limit(
         options["key"] = combined(lambda request: name, key)
     elif isinstance(limit, (str, Limit)):  # not "default": the middleware's may be told beside it
         options["name"] = as_limit(limit).counted_as
-    checkpoint = Checkpoint(asynchronous=True, limit=limit, **options)
+    checkpoint = HttpCheckpoint(asynchronous=True, limit=limit, **options)
 
     async def decide(scope: Any) -> tuple[Outcome, bool] | None:
         """The outcome, and whether somebody further out tells of it."""
@@ -122,7 +107,7 @@ def limit(
     return rate_limit if checkpoint.count_when is None else settled
 
 
-def _refusal(checkpoint: Checkpoint, outcome: Outcome, request: AsgiRequest) -> Exception:
+def _refusal(checkpoint: HttpCheckpoint, outcome: Outcome, request: AsgiRequest) -> Exception:
     scope = request.native
     if scope["type"] == "websocket":
         return WebSocketException(POLICY_VIOLATION, "Rate limit exceeded")
@@ -155,7 +140,7 @@ def _is_disconnect(error: BaseException | None) -> bool:
     return False
 
 
-async def _settle(checkpoint: Checkpoint, outcome: Outcome, response: Answered) -> None:
+async def _settle(checkpoint: HttpCheckpoint, outcome: Outcome, response: Answered) -> None:
     waiting = checkpoint.settle(outcome, response)
     if waiting is not None:
         await waiting

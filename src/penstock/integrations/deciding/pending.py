@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import Any
 
-from penstock.integrations.checkpoint import Checkpoint
-from penstock.integrations.http import NAMES, Header, fields
-from penstock.integrations.outcome import Outcome
-from penstock.integrations.request import Response
+from penstock.integrations.deciding.http import NAMES, Header, fields
+from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
+from penstock.integrations.deciding.outcome import Outcome
+from penstock.integrations.deciding.request import Response
 
 # Where the list is: in the environ, or in the scope.
 PENDING = "penstock.pending"
-Entry = tuple[Checkpoint, Outcome]
+Entry = tuple[HttpCheckpoint, Outcome]
 Pending = list[Entry]
 
 OURS = frozenset(name.lower() for name in NAMES)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.integrations.descriptors import ADDRESS, Dimension
-from penstock.integrations.keys import hashed
-from penstock.integrations.request import Request
+from penstock.integrations.deciding.descriptors import ADDRESS, Dimension
+from penstock.integrations.deciding.keys import hashed
+from penstock.integrations.deciding.request import Request
 
 DIMENSIONS: Mapping[str, Dimension[Request]] = {
     ADDRESS: lambda request: request.client or "unknown",

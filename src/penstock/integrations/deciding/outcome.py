@@ -11,7 +11,7 @@ from penstock.async_gate import AnyGate
 from penstock.decision import Decision
 from penstock.errors import StoreError
 from penstock.gate import Gate
-from penstock.integrations.http import Told
+from penstock.integrations.deciding.http import NamedDecision
 from penstock.rules.deciding.taken import Taken
 from penstock.rules.deciding.verdict import DENIED, Descriptor, Status, Verdict
 from penstock.rules.deciding.work import Single as StoreCall
@@ -47,7 +47,7 @@ class Outcome:
         return self.allowed
 
     @property
-    def told(self) -> Sequence[Told]:
+    def told(self) -> Sequence[NamedDecision]:
         return ()
 
     @property
@@ -132,7 +132,7 @@ class FromLimits(Outcome):
         self._undecided = undecided  # what to ask when it is known whether it counts
 
     @property
-    def told(self) -> Sequence[Told]:
+    def told(self) -> Sequence[NamedDecision]:
         if len(self.decisions) == 1:
             return ((self._counted[0][0], self.decisions[0]),)
         return [(n, d) for (n, _), d in zip(self._counted, self.decisions, strict=True)]
@@ -267,7 +267,7 @@ class FromGate(Outcome):
         self.verdict = verdict
 
     @property
-    def told(self) -> Sequence[Told]:
+    def told(self) -> Sequence[NamedDecision]:
         return self.verdict.told()
 
     @property

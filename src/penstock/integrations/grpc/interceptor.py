@@ -1,4 +1,4 @@
-"""Guard: one call, from who asks to what is counted in the end. Shared by both stacks."""
+"""Interceptor: one call, from who asks to what is counted in the end. Shared by both stacks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,24 @@ import grpc
 
 from penstock.async_gate import AnyGate
 from penstock.async_limiter import AsyncLimiter
-from penstock.errors import StoreError
-from penstock.events import Hook, Hooks, Refused
-from penstock.integrations.descriptors import Dimension
+from penstock.events import Hook
+from penstock.integrations.deciding.checkpoint import Checkpoint, check_on_failure
+from penstock.integrations.deciding.deciders import ByGate, ByLimits, Limits
+from penstock.integrations.deciding.descriptors import Dimension
+from penstock.integrations.deciding.identity import X_FORWARDED_FOR, Trust
+from penstock.integrations.deciding.outcome import Outcome, Undecided
+from penstock.integrations.deciding.waiting import Flow, value
 from penstock.integrations.grpc import answer
 from penstock.integrations.grpc.answer import Refusal
-from penstock.integrations.grpc.call import Call, KeyFunction, Status, as_pairs, by_peer
+from penstock.integrations.grpc.call import (
+    DIMENSIONS,
+    Call,
+    KeyFunction,
+    Status,
+    as_pairs,
+    by_peer,
+    family,
+)
 from penstock.integrations.grpc.context import (
     Watched,
     already_set,
@@ -27,24 +39,19 @@ from penstock.integrations.grpc.context import (
     left_by_itself,
     limits_of,
 )
-from penstock.integrations.grpc.deciders import ByGate, ByLimiter, LimitFunction, Limits
-from penstock.integrations.grpc.exempt import EXEMPT, ExemptFunction, ExemptNames
-from penstock.integrations.grpc.flow import Flow, value
-from penstock.integrations.identity import X_FORWARDED_FOR, Trust
-from penstock.integrations.outcome import FromGate, Outcome, Undecided, fails_closed
+from penstock.integrations.grpc.exempt import EXEMPT, ExemptFunction, as_exempt
 from penstock.limit import Limit
 from penstock.limiter import Limiter
-from penstock.stores.base import Store, check_cost
+from penstock.stores.base import Store
 
 logger = logging.getLogger("penstock")
 
+LimitFunction = Callable[[Call], Limits | Awaitable[Limits]]
 CostFunction = Callable[[Call], int | Awaitable[int]]
 CountWhen = Callable[[Status], bool | Awaitable[bool]]
 
-OPEN, CLOSED = "open", "closed"
 
-
-class Guard:
+class Interceptor:
     """What an interceptor was told, made ready.
 
     - ``limiter``: a limiter, or a limit as text; with ``key``, a function of the `Call`, and
@@ -89,8 +96,7 @@ class Guard:
         forwarded: str = X_FORWARDED_FOR,
         hook: Hook | None = None,
     ) -> None:
-        if on_failure not in (None, OPEN, CLOSED):
-            raise ValueError(f"on_failure is 'open' or 'closed', not {on_failure!r:.100}")
+        check_on_failure(on_failure)
         if count_when is not None and not callable(count_when):
             raise TypeError(f"count_when is a function of a Status, not {count_when!r:.100}")
         if (limiter is None) == (gate is None):
@@ -100,34 +106,33 @@ class Guard:
             **{f"dimension {name!r}": how for name, how in (dimensions or {}).items()},
         )  # fmt: skip
         self._trust = Trust(trusted, hops, forwarded)
-        self._cost = cost if callable(cost) else check_cost(cost)
-        self._exempt_if: ExemptFunction | None = exempt if callable(exempt) else None
-        self.exempt_names = ExemptNames(() if callable(exempt) else exempt)
         self._count_when = count_when
-        self._shadow = shadow
-        self._on_failure = on_failure
-        self._hooks = Hooks()
-        if hook is not None:
-            self._hooks.add(hook)
-        self._decider: ByLimiter | ByGate
+        decider: ByLimits[Call] | ByGate[Call]
         if gate is not None:
             if key is not by_peer or limit is not None:
                 raise TypeError(
                     "with a gate, rules say what is counted by: give dimensions, not key or limit"
                 )
-            self._decider = ByGate(
-                gate, domain, dimensions or {},
-                store=store, watch=watch, asynchronous=self.asynchronous,
+            decider = ByGate(
+                gate, {**DIMENSIONS, **(dimensions or {})}, family,
+                domain=domain, store=store, on_failure=on_failure, watch=watch,
+                asynchronous=self.asynchronous,
             )  # fmt: skip
         else:
             if domain is not None or dimensions is not None or watch:
                 raise TypeError("domain, dimensions and watch are for a gate; a limiter has a key")
+            if not callable(key):
+                raise TypeError(f"key is a function from a call to a key, not {key!r:.100}")
             assert limiter is not None
-            self._decider = ByLimiter(
-                limiter, key, limit,
-                store=store, name=name, on_failure=on_failure, asynchronous=self.asynchronous,
+            decider = ByLimits(
+                as_limiter(limiter, store, self.asynchronous), limit, key,
+                name=name, on_failure=on_failure, asynchronous=self.asynchronous,
                 settles=count_when is not None,
             )  # fmt: skip
+        self._checkpoint = Checkpoint(
+            decider, asynchronous=self.asynchronous, cost=cost, exempt=as_exempt(exempt),
+            shadow=shadow, on_failure=on_failure, hook=hook, source="grpc",
+        )  # fmt: skip
 
     def _check_plain(self, **functions: object) -> None:
         if self.asynchronous:
@@ -146,32 +151,13 @@ class Guard:
 
     def admit(self, call: Call, context: Any) -> Flow[Visit]:
         """Decide, before the handler runs and before it reads anything."""
-        exempt = call.method in self.exempt_names
-        if self._exempt_if is not None:
-            exempt = yield from value(self._exempt_if(call))
-        try:
-            if exempt:
-                outcome = yield from self._denial(call)
-            else:
-                cost = self._cost
-                if callable(cost):
-                    cost = check_cost((yield from value(cost(call))))
-                outcome = yield from self._decider.decide(call, cost)
-        except StoreError as error:
-            logger.warning("a call was not counted, as the store failed: %s", error)
-            closed = fails_closed(error, self._on_failure, self._decider.store)
-            refusal = answer.UNAVAILABLE if closed else None
-            visit = self._visit(call, context, None, "", refusal)
-        else:
-            if outcome is None:
-                return Visit(self, call, context)
-            if self._on_failure is not None and isinstance(outcome, FromGate):
-                outcome = outcome.under(self._on_failure == CLOSED)
-            refusal = None if outcome.allowed else self._refusal(outcome)
-            visit = self._visit(call, context, outcome, outcome.key, refusal)
-        if visit.refusal is not None:
+        outcome = yield from self._checkpoint.flow(call)
+        if outcome is None:
+            return Visit(self, call, context)
+        if not outcome.allowed:
             yield from self._withdraw(context)
-        return visit
+            return Visit(self, call, context, refusal=answer.to_outcome(outcome))
+        return Visit(self, call, context, None if isinstance(outcome, Undecided) else outcome)
 
     def _withdraw(self, context: Any) -> Flow[None]:
         """Interceptors before this one have let the call pass: they give back what they took."""
@@ -180,31 +166,6 @@ class Guard:
             if back is not None:
                 yield back
             watched.tell(answer.fields(watched.outcome.told))
-
-    def _denial(self, call: Call) -> Flow[Outcome | None]:
-        """Deny lists apply to exempt calls, too."""
-        if not isinstance(self._decider, ByGate) or not self._decider.denies:
-            return None
-        return (yield from self._decider.denial(call))
-
-    def _visit(
-        self,
-        call: Call,
-        context: Any,
-        outcome: Outcome | None,
-        key: str,
-        refusal: Refusal | None,
-    ) -> Visit:
-        if refusal is not None:
-            self._hooks.emit(Refused("grpc", key, self._shadow))
-            if not self._shadow:
-                return Visit(self, call, context, refusal=refusal)
-        return Visit(self, call, context, outcome)
-
-    def _refusal(self, outcome: Outcome) -> Refusal:
-        if isinstance(outcome, Undecided):
-            return answer.UNAVAILABLE
-        return answer.DENIED if outcome.denied else answer.refusal(outcome.told)
 
     def settle(self, outcome: Outcome, status: Status) -> Flow[None]:
         """Give back what need not be counted. The call has ended: nothing may fail any more."""
@@ -225,12 +186,27 @@ class Guard:
 
     def close(self) -> None:
         """Stop watching the file of rules, if it does."""
-        if isinstance(self._decider, ByGate):
-            self._decider.close()
+        self._checkpoint.close()
 
     @property
     def settles(self) -> bool:
         return self._count_when is not None
+
+
+def as_limiter(
+    limiter: Limiter | AsyncLimiter | Limit | str, store: Store | None, asynchronous: bool
+) -> Limiter:
+    """The limiter itself, whose counters are asked directly."""
+    if isinstance(limiter, (str, Limit)):
+        return Limiter(limiter, store)
+    if store is not None:
+        raise TypeError("a limiter has its store already")
+    if isinstance(limiter, Limiter):
+        return limiter
+    if isinstance(limiter, AsyncLimiter) and asynchronous:
+        return limiter._limiter
+    wanted = "a Limiter or an AsyncLimiter" if asynchronous else "a Limiter"
+    raise TypeError(f"limiter is {wanted}, or a limit such as '100/minute', not {limiter!r:.100}")
 
 
 class Visit:
@@ -240,19 +216,19 @@ class Visit:
     """
 
     __slots__ = (
-        "_begun", "_call", "_context", "_ending", "_guard", "_outcome", "_watched", "context",
+        "_begun", "_call", "_context", "_ending", "_interceptor", "_outcome", "_watched", "context",
         "refusal",
     )  # fmt: skip
 
     def __init__(
         self,
-        guard: Guard,
+        interceptor: Interceptor,
         call: Call,
         context: Any,
         outcome: Outcome | None = None,
         refusal: Refusal | None = None,
     ) -> None:
-        self._guard = guard
+        self._interceptor = interceptor
         self._call = call
         self._outcome = outcome
         self._ending = threading.Lock()
@@ -289,7 +265,7 @@ class Visit:
 
     def end(self, error: BaseException | None) -> Flow[None] | None:
         """What is left to do when the handler has ended, however often that is said."""
-        if self._watched is None or self._outcome is None or not self._guard.settles:
+        if self._watched is None or self._outcome is None or not self._interceptor.settles:
             return None
         if self._outcome.returned:  # a limit after this one has refused the call
             return None
@@ -300,8 +276,8 @@ class Visit:
         if is_gone(self._context, error):
             if not left_by_itself(watched, error):
                 if not watched.answered:  # nobody knows what the handler had done
-                    return self._guard.keep(self._outcome)
+                    return self._interceptor.keep(self._outcome)
                 code, raised = grpc.StatusCode.CANCELLED, None
             elif Status(code, self._call).failed:
-                return self._guard.keep(self._outcome)
-        return self._guard.settle(self._outcome, Status(code, self._call, raised))
+                return self._interceptor.keep(self._outcome)
+        return self._interceptor.settle(self._outcome, Status(code, self._call, raised))

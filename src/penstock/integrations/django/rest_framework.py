@@ -34,15 +34,17 @@ from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 
 from penstock.errors import PenstockError
-from penstock.integrations.checkpoint import Checkpoint, Limits
-from penstock.integrations.django.door import carrier_of, wait, wait_for_all
+from penstock.integrations.deciding.deciders import Limits
+from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
+from penstock.integrations.deciding.keys import by_ip, by_user
+from penstock.integrations.deciding.outcome import Outcome, Undecided
+from penstock.integrations.deciding.pending import PENDING, Pending, fields_of, withdraw
+from penstock.integrations.deciding.request import Request
+from penstock.integrations.deciding.views import OF_A_SITE, Options, for_view, with_site
+from penstock.integrations.deciding.waiting import finish
 from penstock.integrations.django.request import DjangoRequest
 from penstock.integrations.django.settings import of_the_site
-from penstock.integrations.keys import by_ip, by_user
-from penstock.integrations.outcome import Outcome, Undecided
-from penstock.integrations.pending import PENDING, Pending, fields_of, withdraw
-from penstock.integrations.request import Request
-from penstock.integrations.views import OF_A_SITE, Options, finish, for_view, with_site
+from penstock.integrations.django.view_limit import carrier_of, wait, wait_for_all
 from penstock.limit import Limit, as_limit
 
 __all__ = [
@@ -80,7 +82,7 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
 
     - ``limit``: as everywhere: text, a `Limit`, a list, or a function of the request
     - ``key``: a function of the request; by default the user, or the address
-    - ``cost``, ``name``, ``exempt``, ``store``, ``shadow`` and so on: as for a `Checkpoint`
+    - ``cost``, ``name``, ``exempt``, ``store``, ``shadow`` and so on: as for a `HttpCheckpoint`
 
     Throttles with the same scope count together, in all views; those without one, by class.
     The store, trusted proxies and whatever else is true of a site are taken from
@@ -92,7 +94,7 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
     scope: str | None = None
     key: Any = by_user
 
-    _checkpoints: ClassVar[dict[Any, Checkpoint]] = {}
+    _checkpoints: ClassVar[dict[Any, HttpCheckpoint]] = {}
     _making: ClassVar[threading.Lock] = threading.Lock()
     _outcome: Outcome | None = None
 
@@ -164,7 +166,7 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
     def _counted_as(self) -> str:
         return self.scope or f"{type(self).__module__}.{type(self).__qualname__}"
 
-    def _checkpoint(self, limit: Any) -> Checkpoint:
+    def _checkpoint(self, limit: Any) -> HttpCheckpoint:
         """One for each limit that the class ever had: rates may change, as in tests."""
         kept = (self.scope, tuple(limit) if isinstance(limit, list) else limit)
         found = self._checkpoints.get(kept)
@@ -175,7 +177,7 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
                     found = self._checkpoints[kept] = self._made(limit)
         return found
 
-    def _made(self, limit: Any) -> Checkpoint:
+    def _made(self, limit: Any) -> HttpCheckpoint:
         options: Options = {"name": self.scope} if self.scope else {}
         for name in OPTIONS:
             value = _said(type(self), name)
@@ -186,7 +188,7 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
         if proxies and {"trusted", "hops"}.isdisjoint(with_site(options, site)):
             options["hops"] = proxies
         try:
-            return Checkpoint(asynchronous=False, **for_view(limit, options, site))
+            return HttpCheckpoint(asynchronous=False, **for_view(limit, options, site))
         except (TypeError, ValueError, PenstockError) as error:
             raise ImproperlyConfigured(f"{type(self).__name__}: {error}") from error
 

@@ -1,6 +1,6 @@
 """From an outcome to the status, the headers and the body of an answer. Pure.
 
-Every limit that was asked is a policy with a name. Told in the fields of the IETF draft::
+Every limit that was asked is a policy with a name. NamedDecision in the fields of the IETF draft::
 
     RateLimit-Policy: "default";q=100;w=60      100 in 60 seconds
     RateLimit: "default";r=42;t=35              42 are left; more in 35 seconds
@@ -32,7 +32,7 @@ from penstock.numbers import reset_of, whole_seconds
 
 Header = tuple[str, str]
 # A limit's name, and what it decided.
-Told = tuple[str, Decision]
+NamedDecision = tuple[str, Decision]
 
 IETF, LEGACY, BOTH, NONE = "ietf", "legacy", "both", "none"
 FIELDS = (BOTH, IETF, LEGACY, NONE)
@@ -73,7 +73,7 @@ def check_fields(fields: object) -> str:
 # Headers -----------------------------------------------------------------------------------
 
 
-def fields(told: Sequence[Told], now: float, style: str = BOTH) -> list[Header]:
+def fields(told: Sequence[NamedDecision], now: float, style: str = BOTH) -> list[Header]:
     """The headers that tell of these limits, on every answer. ``now`` is seconds since 1970."""
     if not told or style == NONE:
         return []
@@ -103,13 +103,13 @@ def standing(name: str, decision: Decision, now: float) -> str:
     return f"{quoted(name)};r={decision.shown_remaining()};t={reset_of(decision, now)}"
 
 
-def retry_after(told: Sequence[Told]) -> int | None:
+def retry_after(told: Sequence[NamedDecision]) -> int | None:
     """Whole seconds until all would pass; None if no waiting helps."""
     waits = [decision._retry for _, decision in told if not decision.allowed]
     return None if not waits or min(waits) < 0 else max(1, whole_seconds(max(waits)))
 
 
-def strictest_first(told: Sequence[Told]) -> list[Told]:
+def strictest_first(told: Sequence[NamedDecision]) -> list[NamedDecision]:
     """Those that refused, by the longest wait; then the others, by the least remaining."""
     forever = 2**63
     ranked = sorted(
@@ -121,7 +121,7 @@ def strictest_first(told: Sequence[Told]) -> list[Told]:
             else -(each[1]._retry if each[1]._retry >= 0 else forever),
         ),
     )
-    seen: dict[str, Told] = {}
+    seen: dict[str, NamedDecision] = {}
     for name, decision in ranked:
         seen.setdefault(name, (name, decision))
     return list(seen.values())[:MOST_TOLD]
@@ -151,7 +151,7 @@ def quota(limit: Limit) -> tuple[str, int]:
 
 
 def refusal(
-    told: Sequence[Told],
+    told: Sequence[NamedDecision],
     now: float,
     style: str = BOTH,
     accept: str = "",
@@ -179,7 +179,7 @@ def bad_request(error: str, accept: str = "") -> Answer:
     return _answer(400, [], error, None, accept, {"type": "about:blank"})
 
 
-def deferred(location: str, told: Sequence[Told], now: float, style: str = BOTH) -> Answer:
+def deferred(location: str, told: Sequence[NamedDecision], now: float, style: str = BOTH) -> Answer:
     """To who was refused and whose request is kept for later: 202, and where to ask."""
     body = {"status": "deferred", "location": location, "retry_after": retry_after(told)}
     headers = [("Location", location), *_content(JSON), *fields(told, now, style)]

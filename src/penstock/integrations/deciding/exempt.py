@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from penstock.integrations.paths import AmbiguousText, plain
-from penstock.integrations.request import Request
+from penstock.integrations.deciding.paths import AmbiguousText, plain
+from penstock.integrations.deciding.request import Request
 
 Exempt = Callable[[Request], bool | Awaitable[bool]] | None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from inspect import isawaitable
 from typing import Any, NamedTuple
 
@@ -10,12 +10,12 @@ from penstock.arguments import timeout_ns
 from penstock.concurrency import NORMAL
 from penstock.concurrency.queue_policy import check_priority
 from penstock.errors import NoSlot
-from penstock.integrations import http
-from penstock.integrations.descriptors import no_waiting
-from penstock.integrations.exempt import Exempt, as_exempt
-from penstock.integrations.identity import X_FORWARDED_FOR, Trust
-from penstock.integrations.raised import no_slot
-from penstock.integrations.request import Request
+from penstock.integrations.deciding import http
+from penstock.integrations.deciding.exempt import Exempt, as_exempt
+from penstock.integrations.deciding.identity import X_FORWARDED_FOR, Trust
+from penstock.integrations.deciding.raised import no_slot
+from penstock.integrations.deciding.request import Request
+from penstock.integrations.deciding.waiting import Flow, finish, finish_async
 from penstock.stores.base import check_key
 
 Of = Callable[[Request], Any]
@@ -36,7 +36,7 @@ class Slots:
     - ``priority``: a number, or a function of the request
     - ``by``: a function of the request, for turns between those who wait
     - ``timeout``: seconds to wait in the line; None for as long as it takes
-    - ``exempt``, ``trusted``, ``hops``, ``forwarded``: as in `Checkpoint`
+    - ``exempt``, ``trusted``, ``hops``, ``forwarded``: as in `HttpCheckpoint`
     """
 
     def __init__(
@@ -63,26 +63,13 @@ class Slots:
 
     def asked(self, request: Request) -> Asked | None:
         """For threads. None: it needs no slot."""
-        flow = self._flow(request)
-        try:
-            waiting = next(flow)
-        except StopIteration as end:
-            found: Asked | None = end.value
-            return found
-        raise no_waiting(waiting)
+        return finish(self._flow(request))
 
     async def asked_async(self, request: Request) -> Asked | None:
         """For coroutines. None: it needs no slot."""
-        flow = self._flow(request)
-        try:
-            waiting = next(flow)
-            while True:
-                waiting = flow.send(await waiting)
-        except StopIteration as end:
-            found: Asked | None = end.value
-            return found
+        return await finish_async(self._flow(request))
 
-    def _flow(self, request: Request) -> Generator[Awaitable[Any], Any, Asked | None]:
+    def _flow(self, request: Request) -> Flow[Asked | None]:
         request.trust = self._trust
         if self._exempt is not None:
             exempt = self._exempt(request)
