@@ -60,6 +60,7 @@ check: .make/penstock
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pytest -q tests/typing
 	$(BIN)/pytest -q tests/test_layers.py tests/test_api.py tests/test_docs.py
 
 bench: .make/penstock .make/bench-packages

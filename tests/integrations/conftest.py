@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture(scope="session")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
     """Two users of a Django site, in a database that is made once."""
-    from integrations.django_site import database  # not before it is needed
+    from integrations.django.site import database  # not before it is needed
 
     with database(tmp_path_factory.mktemp("users")) as made:
         yield made

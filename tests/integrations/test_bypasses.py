@@ -12,9 +12,9 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from integrations import django_site  # noqa: F401 - Django wants settings before all else
+from integrations.asgi.test_limit import hello, scope, statuses
+from integrations.django import site as _site  # noqa: F401 - Django wants settings before all else
 from integrations.serving import ask, uvicorn_server
-from integrations.test_asgi import hello, scope, statuses
 from penstock import AsyncGate, CircuitBreaker, Gate
 from penstock.integrations import Request, by_api_key, by_cookie, by_header, by_ip, by_route
 from penstock.integrations.asgi import BreakerMiddleware, ConcurrencyMiddleware, PenstockMiddleware

@@ -15,8 +15,8 @@ from django.urls import path as route
 from fastapi import Depends, FastAPI
 from starlette.testclient import TestClient
 
-from integrations import django_site  # noqa: F401 - Django wants settings before all else
-from integrations.test_asgi import hello
+from integrations.asgi.test_limit import hello
+from integrations.django import site as _site  # noqa: F401 - Django wants settings before all else
 from penstock import AsyncGate, Gate
 from penstock.integrations.asgi import PenstockMiddleware
 from penstock.integrations.fastapi import limit as fastapi_limit

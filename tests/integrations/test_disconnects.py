@@ -22,8 +22,8 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from integrations.asgi.test_limit import call, scope, statuses
 from integrations.serving import ask, uvicorn_server
-from integrations.test_asgi import call, scope, statuses
 from integrations.test_gunicorn import gunicorn
 from penstock import CircuitBreaker
 from penstock.integrations.asgi import BreakerMiddleware, PenstockMiddleware

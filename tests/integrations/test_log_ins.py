@@ -24,9 +24,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from integrations.django_site import site
+from integrations.asgi.test_limit import call, header, scope
+from integrations.django.site import site
 from integrations.serving import Raw, ask, uvicorn_server
-from integrations.test_asgi import call, header, scope
 from integrations.test_gunicorn import gunicorn
 from penstock import AsyncLimiter, MemoryStore
 from penstock.integrations.asgi import PenstockMiddleware

@@ -20,8 +20,8 @@ from django.urls import path
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 
-from integrations.django_site import site  # settings come first
-from integrations.flask_site import new_app
+from integrations.django.site import site  # settings come first
+from integrations.flask.site import new_app
 from integrations.serving import Raw, ask, uvicorn_server
 from penstock import CircuitBreaker, CircuitOpen, Limiter, LimitExceeded, LineFull, WaitedTooLong
 from penstock.errors import NoSlot, PenstockError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from integrations.test_asgi import call, hello, scope, statuses
+from integrations.asgi.test_limit import call, hello, scope, statuses
 from penstock import (
     AsyncGate,
     AsyncLimiter,

@@ -22,9 +22,9 @@ from django.urls import path
 from fastapi.testclient import TestClient
 from werkzeug.test import Client as WsgiClient
 
-from integrations.django_site import hello, hello_async, site  # settings come first
-from integrations.flask_site import new_app
-from integrations.test_asgi import hello as asgi_hello
+from integrations.asgi.test_limit import hello as asgi_hello
+from integrations.django.site import hello, hello_async, site  # settings come first
+from integrations.flask.site import new_app
 from penstock import AsyncGate, Gate, Limiter, MemoryStore
 from penstock.integrations import Request
 from penstock.integrations.asgi import PenstockMiddleware

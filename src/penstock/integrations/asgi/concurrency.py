@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Unpack
 
 from penstock.concurrency import AsyncConcurrencyLimiter, Size
 from penstock.errors import NoSlot
@@ -17,6 +17,7 @@ from penstock.integrations.asgi.request import (
     Send,
     send_answer,
 )
+from penstock.integrations.deciding.options import SlotOptions, check_options
 from penstock.integrations.deciding.slots import Slots
 
 # What a server says that is itself waiting for too much: a size that adapts counts it.
@@ -39,7 +40,7 @@ class ConcurrencyMiddleware:
         limit: int | Size | AsyncConcurrencyLimiter,
         *,
         waiting: int | None = None,
-        **options: Any,
+        **options: Unpack[SlotOptions],
     ) -> None:
         self._app = ErrorAnswers(app)
         if isinstance(limit, AsyncConcurrencyLimiter):
@@ -48,6 +49,7 @@ class ConcurrencyMiddleware:
             self._limiter = limit
         else:
             self._limiter = AsyncConcurrencyLimiter(limit, waiting=waiting or 0)
+        check_options("ConcurrencyMiddleware", options, SlotOptions, "limit", "waiting")
         self._slots = Slots(**options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

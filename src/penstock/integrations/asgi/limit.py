@@ -6,7 +6,7 @@ everything else pass as they are, so that streams stream.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from penstock.integrations.asgi.fields import telling
 from penstock.integrations.asgi.request import (
@@ -22,6 +22,7 @@ from penstock.integrations.asgi.request import (
 from penstock.integrations.deciding import http
 from penstock.integrations.deciding.defer import Defer, Deferred, check_defer, place_of
 from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
+from penstock.integrations.deciding.options import MiddlewareOptions, check_options
 from penstock.integrations.deciding.outcome import Outcome
 from penstock.integrations.deciding.pending import PENDING, Pending, withdraw
 
@@ -51,9 +52,13 @@ class PenstockMiddleware:
         defer: Defer | None = None,
         defer_body: int = 1_048_576,
         websocket_code: int = POLICY_VIOLATION,
-        **options: Any,
+        **options: Unpack[MiddlewareOptions],
     ) -> None:
         self._app = app
+        check_options(
+            "PenstockMiddleware", options, MiddlewareOptions,
+            "fallback", "defer", "defer_body", "websocket_code",
+        )  # fmt: skip
         self._checkpoint = HttpCheckpoint(asynchronous=True, **options)
         if fallback is not None and not callable(fallback):
             raise TypeError(f"fallback is an ASGI application, not {fallback!r:.100}")

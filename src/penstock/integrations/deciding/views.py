@@ -17,6 +17,7 @@ from penstock.integrations.deciding import http
 from penstock.integrations.deciding.defer import Defer, Deferred, check_defer, place_of
 from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
 from penstock.integrations.deciding.keys import by_ip, combined
+from penstock.integrations.deciding.options import SiteOptions
 from penstock.integrations.deciding.outcome import Outcome
 from penstock.integrations.deciding.pending import Pending, withdraw
 from penstock.integrations.deciding.request import Request
@@ -26,10 +27,7 @@ from penstock.limit import Limit, as_limit
 Options = dict[str, Any]
 
 # What is true of a site, whatever the limit: said once, and taken over by each view's limit.
-OF_A_SITE = (
-    "store", "trusted", "hops", "forwarded", "count_preflight", "shadow", "on_failure", "fields",
-    "hook", "clock",
-)  # fmt: skip
+OF_A_SITE = tuple(SiteOptions.__annotations__)
 # The longest body that is kept for later.
 KEPT_BODY = 1_048_576
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from penstock.async_gate import AnyGate, AsyncGate
 from penstock.integrations.deciding.deciders import Limits
 from penstock.integrations.deciding.http_checkpoint import LimitFunction
+from penstock.integrations.deciding.options import ViewOptions, check_options
 from penstock.integrations.deciding.views import Options, for_view, scope_of
 from penstock.integrations.deciding.waiting import finish, finish_async
 from penstock.integrations.django.request import DjangoRequest
@@ -23,7 +24,9 @@ from penstock.stores.memory import MemoryStore
 View = TypeVar("View", bound=Callable[..., Any])
 
 
-def limit(limit: Limits | LimitFunction = None, **options: Any) -> Callable[[View], View]:
+def limit(
+    limit: Limits | LimitFunction = None, **options: Unpack[ViewOptions]
+) -> Callable[[View], View]:
     """A decorator for a view; for a class, by Django's ``method_decorator``.
 
     Takes all that `HttpCheckpoint` does, and ``fallback`` (a view that answers instead, with the
@@ -33,6 +36,7 @@ def limit(limit: Limits | LimitFunction = None, **options: Any) -> Callable[[Vie
     Each view is counted for itself. To have several share a limit, name it and decorate them
     all with the same: ``searches = limit("10/second", name="searches")``.
     """
+    check_options("limit", options, ViewOptions)
     view_limits = _ViewLimits(for_view(limit, options, of_the_site()))
     name = options.get("name")
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from inspect import signature
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
+from penstock.integrations.deciding.options import ViewOptions, check_options
 from penstock.integrations.deciding.views import OF_A_SITE, Options
 from penstock.stores.base import Store
 
@@ -46,17 +45,11 @@ def _checked() -> Options:
         return {}
     if not isinstance(found, dict):
         raise ImproperlyConfigured(f"PENSTOCK is a dict, such as {EXAMPLE}, not {found!r:.100}")
-    known = _known()
-    for name in found:
-        if name not in known:
-            words = ", ".join(sorted(known))
-            raise ImproperlyConfigured(f"PENSTOCK has no option {name!r:.100}; it has {words}")
+    try:
+        check_options("PENSTOCK", found, ViewOptions, "limit")
+    except TypeError as error:
+        raise ImproperlyConfigured(str(error)) from None
     return found
-
-
-def _known() -> set[str]:
-    names = set(signature(HttpCheckpoint).parameters) - {"asynchronous"}
-    return names | {"fallback", "defer", "defer_body"}
 
 
 def _value(name: str, value: Any) -> Any:

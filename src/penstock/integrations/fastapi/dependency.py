@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Unpack
 
 from fastapi import HTTPException, Request, Response, WebSocketException
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -17,6 +17,7 @@ from penstock.integrations.deciding.deciders import Limits
 from penstock.integrations.deciding.http import Answer
 from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint, LimitFunction
 from penstock.integrations.deciding.keys import by_ip, combined
+from penstock.integrations.deciding.options import LimitOptions, check_options
 from penstock.integrations.deciding.outcome import Outcome
 from penstock.integrations.deciding.pending import PENDING, abandoned, withdraw
 from penstock.integrations.deciding.request import Response as Answered
@@ -37,7 +38,7 @@ class RateLimited(HTTPException):
 
 
 def limit(
-    limit: Limits | LimitFunction = None, **options: Any
+    limit: Limits | LimitFunction = None, **options: Unpack[LimitOptions]
 ) -> Callable[[HTTPConnection, Response], Any]:
     """A dependency that refuses with 429; a websocket is closed with 1008.
 
@@ -46,6 +47,7 @@ def limit(
     are told apart by ``name``, which it needs then. Without a name, clients are told the
     limit's own text.
     """
+    check_options("limit", options, LimitOptions)
     if options.get("store") is not None and "name" not in options:
         raise TypeError("a limit in a store of yours needs a name: limit(..., name='search')")
     if "name" in options and options.get("gate") is None:

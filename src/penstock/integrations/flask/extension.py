@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, wraps
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 import flask
 from flask import current_app
@@ -15,9 +15,10 @@ from penstock.durations import SECOND
 from penstock.integrations.deciding.deciders import Limits
 from penstock.integrations.deciding.http import BOTH
 from penstock.integrations.deciding.http_checkpoint import LimitFunction
+from penstock.integrations.deciding.options import ViewOptions, check_options
 from penstock.integrations.deciding.pending import PENDING
 from penstock.integrations.deciding.raised import ANSWERED, answer_to
-from penstock.integrations.deciding.views import OF_A_SITE, Options, for_view, scope_of
+from penstock.integrations.deciding.views import OF_A_SITE, for_view, scope_of
 from penstock.integrations.flask.refusals import respond
 from penstock.integrations.flask.view_limit import FlaskLimit
 
@@ -40,8 +41,9 @@ class Penstock:
         self,
         app: flask.Flask | flask.Blueprint | None = None,
         limit: Limits | LimitFunction = None,
-        **options: Any,
+        **options: Unpack[ViewOptions],
     ) -> None:
+        check_options("Penstock", options, ViewOptions, "limit")
         self._site = options
         self._name = options.get("name")
         self._fields = options.get("fields", BOTH)
@@ -76,12 +78,16 @@ class Penstock:
         assert answer is not None
         return respond(answer)
 
-    def limit(self, limit: Limits | LimitFunction = None, **options: Any) -> Callable[[View], View]:
+    def limit(
+        self, limit: Limits | LimitFunction = None, **options: Unpack[ViewOptions]
+    ) -> Callable[[View], View]:
         """The decorator `limit`, for this site."""
         return _decorator(limit, options, self._site)
 
 
-def limit(limit: Limits | LimitFunction = None, **options: Any) -> Callable[[View], View]:
+def limit(
+    limit: Limits | LimitFunction = None, **options: Unpack[ViewOptions]
+) -> Callable[[View], View]:
     """A decorator for a view, below the one that gives it its route.
 
     Takes all that `HttpCheckpoint` does, and ``fallback`` (a view that answers instead, with the
@@ -93,8 +99,9 @@ def limit(limit: Limits | LimitFunction = None, **options: Any) -> Callable[[Vie
 
 
 def _decorator(
-    limit: Limits | LimitFunction, options: Options, site: Options
+    limit: Limits | LimitFunction, options: ViewOptions, site: ViewOptions
 ) -> Callable[[View], View]:
+    check_options("limit", options, ViewOptions)
     view_limit = FlaskLimit(**for_view(limit, options, site))
     name = options.get("name")
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import grpc
 
@@ -18,6 +18,7 @@ from penstock.integrations.deciding.checkpoint import Checkpoint, check_on_failu
 from penstock.integrations.deciding.deciders import ByGate, ByLimits, Limits
 from penstock.integrations.deciding.descriptors import Dimension
 from penstock.integrations.deciding.identity import X_FORWARDED_FOR, Trust
+from penstock.integrations.deciding.options import check_options
 from penstock.integrations.deciding.outcome import Outcome, Undecided
 from penstock.integrations.deciding.waiting import Flow, value
 from penstock.integrations.grpc import answer
@@ -51,6 +52,28 @@ CostFunction = Callable[[Call], int | Awaitable[int]]
 CountWhen = Callable[[Status], bool | Awaitable[bool]]
 
 
+class CallOptions(TypedDict, total=False):
+    """The options of an interceptor, for type checkers and editors; see `Interceptor`."""
+
+    gate: Gate | str | Path | None
+    key: KeyFunction
+    limit: Limits | LimitFunction
+    cost: int | CostFunction
+    exempt: Iterable[str] | ExemptFunction
+    count_when: CountWhen | None
+    shadow: bool
+    on_failure: str | None
+    store: Store | None
+    name: str
+    domain: str | None
+    dimensions: Mapping[str, Dimension[Call] | str] | None
+    watch: bool
+    trusted: Iterable[str]
+    hops: int
+    forwarded: str
+    hook: Hook | None
+
+
 class Interceptor:
     """What an interceptor was told, made ready.
 
@@ -77,6 +100,14 @@ class Interceptor:
     def __init__(
         self,
         limiter: Limiter | AsyncLimiter | Limit | str | None = None,
+        **options: Unpack[CallOptions],
+    ) -> None:
+        check_options("RateLimitInterceptor", options, CallOptions, "limiter")
+        self._prepare(limiter, **options)
+
+    def _prepare(
+        self,
+        limiter: Limiter | AsyncLimiter | Limit | str | None,
         *,
         gate: AnyGate | str | Path | None = None,
         key: KeyFunction = by_peer,

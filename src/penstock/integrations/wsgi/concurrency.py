@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Unpack
 
 from penstock.concurrency import ConcurrencyLimiter, Size
 from penstock.errors import NoSlot
+from penstock.integrations.deciding.options import SlotOptions, check_options
 from penstock.integrations.deciding.slots import Slots
 from penstock.integrations.wsgi.raised import ErrorAnswers
 from penstock.integrations.wsgi.request import (
@@ -38,7 +39,7 @@ class ConcurrencyWSGI:
         limit: int | Size | ConcurrencyLimiter,
         *,
         waiting: int | None = None,
-        **options: Any,
+        **options: Unpack[SlotOptions],
     ) -> None:
         self._app = ErrorAnswers(app)
         if isinstance(limit, ConcurrencyLimiter):
@@ -47,6 +48,7 @@ class ConcurrencyWSGI:
             self._limiter = limit
         else:
             self._limiter = ConcurrencyLimiter(limit, waiting=waiting or 0)
+        check_options("ConcurrencyWSGI", options, SlotOptions, "limit", "waiting")
         self._slots = Slots(**options)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:

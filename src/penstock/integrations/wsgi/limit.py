@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Unpack
 
 from penstock.integrations.deciding import http
 from penstock.integrations.deciding.defer import Defer, Deferred, check_defer, place_of
 from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
+from penstock.integrations.deciding.options import MiddlewareOptions, check_options
 from penstock.integrations.deciding.outcome import Outcome
 from penstock.integrations.deciding.pending import (
     PENDING,
@@ -59,9 +60,13 @@ class PenstockWSGI:
         fallback: App | None = None,
         defer: Defer | None = None,
         defer_body: int = 1_048_576,
-        **options: Any,
+        **options: Unpack[MiddlewareOptions],
     ) -> None:
         self._app = app
+        check_options(
+            "PenstockWSGI", options, MiddlewareOptions,
+            "fallback", "defer", "defer_body",
+        )  # fmt: skip
         self._checkpoint = HttpCheckpoint(asynchronous=False, **options)
         if fallback is not None and not callable(fallback):
             raise TypeError(f"fallback is a WSGI application, not {fallback!r:.100}")

@@ -18,9 +18,9 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, Stream
 from django.test import RequestFactory
 from django.urls import include, path, re_path
 
-from integrations import django_site
 from integrations.broken import Broken, BrokenElsewhere
-from integrations.django_site import (
+from integrations.django import site as django_site
+from integrations.django.site import (
     LOG_IN,
     Asker,
     hello,
@@ -361,7 +361,7 @@ def test_only_failed_log_ins_count(asynchronous: bool) -> None:
 
 
 def test_values_may_be_names() -> None:
-    here = "integrations.django_site"
+    here = "integrations.django.site"
     options = {
         "limit": f"{here}.limit_by_name", "key": f"{here}.key_by_name",
         "store": f"{here}.make_store", "fallback": f"{here}.cached",
@@ -382,7 +382,7 @@ def test_values_may_be_names() -> None:
     ("options", "words"),
     [
         ("100/minute", "PENSTOCK is a dict"),
-        ({"limits": "100/minute"}, "PENSTOCK has no option 'limits'; it has clock, "),
+        ({"limits": "100/minute"}, r"PENSTOCK has no option 'limits': did you mean 'limit'\?"),
         ({"asynchronous": True}, "has no option 'asynchronous'"),
         ({"limit": "often"}, "PENSTOCK: .*often"),
         ({"key": by_ip}, "PENSTOCK: give either limit="),

@@ -16,7 +16,7 @@ from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from integrations.django_site import (
+from integrations.django.site import (
     LOG_IN,
     Asker,
     hello,

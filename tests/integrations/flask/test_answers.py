@@ -14,7 +14,7 @@ from flask import Response, abort, g, jsonify, request
 from werkzeug.local import LocalProxy
 
 from integrations.broken import Broken
-from integrations.flask_site import new_app, statuses
+from integrations.flask.site import new_app, statuses
 from penstock import Gate, LimitError
 from penstock.integrations import Request, by_header, by_ip, by_user
 from penstock.integrations.deciding.defer import Deferred

@@ -17,9 +17,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from integrations import django_site  # noqa: F401 - Django wants settings before all else
+from integrations.asgi.test_limit import hello, scope, statuses
+from integrations.django import site as _site  # noqa: F401 - Django wants settings before all else
 from integrations.serving import ask, uvicorn_server
-from integrations.test_asgi import hello, scope, statuses
 from penstock import AsyncGate, Gate
 from penstock.integrations.asgi import PenstockMiddleware
 from penstock.integrations.deciding.exempt import as_exempt

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 # Before REST framework, which reads settings when it is imported.
-from integrations.django_site import REST, site
+from integrations.django.site import REST, site
 
 # isort: split
 import pytest

@@ -36,7 +36,7 @@ if not settings.configured:
     settings.configure(
         SECRET_KEY="only for tests",
         ALLOWED_HOSTS=["*"],
-        ROOT_URLCONF="integrations.django_site",
+        ROOT_URLCONF="integrations.django.site",
         INSTALLED_APPS=[
             "django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions",
         ],

@@ -11,7 +11,7 @@ import pytest
 from flask import Blueprint, Response, g, request
 from flask.views import MethodView
 
-from integrations.flask_site import new_app, statuses
+from integrations.flask.site import new_app, statuses
 from penstock import Gate, MemoryStore
 from penstock.integrations import Request, by_ip, by_route
 from penstock.integrations.flask import Penstock, limit
