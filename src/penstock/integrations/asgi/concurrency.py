@@ -56,10 +56,10 @@ class ConcurrencyMiddleware:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         request = AsgiRequest(scope)
-        asked = await self._slots.asked_async(request)
-        if asked is None:
+        needed = await self._slots.needed_async(request)
+        if needed is None:
             return await self._app(scope, receive, send)
-        key, priority, by = asked
+        key, priority, by = needed
         slot = self._limiter.slot(key, priority=priority, by=by, timeout=self._slots.timeout)
         async with AsyncExitStack() as stack:
             try:

@@ -101,10 +101,10 @@ def with_fields(message: Message, pending: Pending) -> Message:
 def fields_in_bytes(pending: Pending) -> list[tuple[bytes, bytes]]:
     """What `fields_of` tells, as ASGI wants it; of one limit, with little ado."""
     checkpoint, outcome = pending[0]
-    told = outcome.told
-    if len(pending) > 1 or len(told) != 1 or checkpoint.fields != BOTH:
+    decisions = outcome.told
+    if len(pending) > 1 or len(decisions) != 1 or checkpoint.fields != BOTH:
         return encoded(fields_of(pending))
-    name, decision = told[0]
+    name, decision = decisions[0]
     policy, quoted, limit = _prepared(name, decision.limit)
     now = checkpoint.now()
     left, after = decision.shown_remaining(), reset_of(decision, now)

@@ -6,6 +6,7 @@ everything else pass as they are, so that streams stream.
 
 from __future__ import annotations
 
+from inspect import isawaitable
 from typing import Unpack
 
 from penstock.integrations.asgi.fields import telling
@@ -151,8 +152,8 @@ class PenstockMiddleware:
         headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]]
         query = scope.get("query_string", b"").decode("latin-1")
         kept = Deferred(request.method, request.path, query, headers, bytes(body), request.client)
-        found = defer(kept)
-        return place_of(found if found is None or isinstance(found, str) else await found)
+        location = defer(kept)
+        return place_of(await location if isawaitable(location) else location)
 
     async def _close(self, outcome: Outcome, scope: Scope, receive: Receive, send: Send) -> None:
         message = await receive()

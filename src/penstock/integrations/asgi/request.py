@@ -40,11 +40,11 @@ class AsgiRequest(Request):
 
     def header(self, name: str) -> str | None:
         wanted = name.lower().encode("latin-1")
-        found = [value for key, value in self.native["headers"] if key == wanted]
-        if not found:
+        values = [value for key, value in self.native["headers"] if key == wanted]
+        if not values:
             return None
         separator = b"; " if wanted == b"cookie" else b", "  # HTTP/2 may split cookies
-        whole: bytes = found[0] if len(found) == 1 else separator.join(found)
+        whole: bytes = values[0] if len(values) == 1 else separator.join(values)
         return whole.decode("latin-1")
 
     def first(self, name: str) -> str | None:

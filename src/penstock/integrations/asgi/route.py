@@ -39,9 +39,9 @@ def _search(routes: Iterable[Any], scope: dict[str, Any], above: str) -> str | N
         template = above + (_template(route) or "")
         inner = getattr(route, "routes", None)
         if inner:
-            found = _search(inner, {**scope, **child}, template)
-            if found is not None:
-                return found
+            inner_template = _search(inner, {**scope, **child}, template)
+            if inner_template is not None:
+                return inner_template
             if getattr(route, "app", None) is not None:
                 return template  # a mount of something that knows no routes below
             continue

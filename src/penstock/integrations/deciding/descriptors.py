@@ -83,13 +83,13 @@ class Descriptors(Generic[R]):
         values: dict[str, str] = {}
         unclear: tuple[str, AmbiguousText] | None = None
         for name, dimension in wanted.items():
-            found = dimension(request)
-            if found is not None and type(found) is not str and isawaitable(found):
-                found = yield found
-            if found is not None:
-                values[name] = str(found)
-                if isinstance(found, AmbiguousText):
-                    unclear = name, found
+            value = dimension(request)
+            if value is not None and type(value) is not str and isawaitable(value):
+                value = yield value
+            if value is not None:
+                values[name] = str(value)
+                if isinstance(value, AmbiguousText):
+                    unclear = name, value
         descriptors = _made(shapes, values)
         if unclear is not None and self._gate.enforces:
             self._check_readings(*unclear, shapes, values, descriptors)
@@ -103,8 +103,8 @@ class Descriptors(Generic[R]):
         keys = dict.fromkeys([*state.deny_lists, *state.allow_lists])
         missing = [key for key in keys if (key,) not in shapes]
         wanted = dict(wanted)
-        found = [(key,) for key in missing if self._dimension(key, wanted) is not None]
-        return [*shapes, *found], wanted
+        more = [(key,) for key in missing if self._dimension(key, wanted) is not None]
+        return [*shapes, *more], wanted
 
     def _check_readings(
         self,
@@ -148,10 +148,10 @@ class Descriptors(Generic[R]):
         self._denies = False
         try:
             domain = self._of_domain(compiled)
-            asked, self._denies = shapes_of(domain), denies(domain)
+            places, self._denies = shapes_of(domain), denies(domain)
         except RulesError as error:
-            problems, asked = [str(error)], {}
-        for shape, place in asked.items():
+            problems, places = [str(error)], {}
+        for shape, place in places.items():
             missing = [key for key in shape if self._dimension(key, wanted) is None]
             for key in missing:
                 known = ", ".join(sorted(self._dimensions))
@@ -165,12 +165,12 @@ class Descriptors(Generic[R]):
         return problems
 
     def _dimension(self, key: str, wanted: dict[str, Dimension[R]]) -> Dimension[R] | None:
-        found = self._dimensions.get(key)
-        if found is None and self._family is not None:
-            found = self._family(key)
-        if found is not None:
-            wanted[key] = found
-        return found
+        dimension = self._dimensions.get(key)
+        if dimension is None and self._family is not None:
+            dimension = self._family(key)
+        if dimension is not None:
+            wanted[key] = dimension
+        return dimension
 
     def _of_domain(self, compiled: Compiled) -> Domain:
         domains = compiled.rules.domains

@@ -203,8 +203,8 @@ def _answer(
     if status not in (400, 403):
         content["retry_after"] = after
     # A refusal is no answer to the next request, nor to anybody else's.
-    told = [*_content(kind), ("Cache-Control", "no-store"), *waits, *headers]
-    return Answer(status, told, json.dumps(content).encode())
+    all_headers = [*_content(kind), ("Cache-Control", "no-store"), *waits, *headers]
+    return Answer(status, all_headers, json.dumps(content).encode())
 
 
 def _content(kind: str) -> list[Header]:

@@ -108,8 +108,8 @@ def _address(entry: str) -> str | None:
     """An address with or without a port, as text in one spelling."""
     if len(entry) > LONGEST:  # what is read is remembered, and this is no address
         return None
-    found = _IPV6_PORT.fullmatch(entry) or _IPV4_PORT.fullmatch(entry)
-    address = as_address(found[1] if found else entry)
+    match = _IPV6_PORT.fullmatch(entry) or _IPV4_PORT.fullmatch(entry)
+    address = as_address(match[1] if match else entry)
     return None if address is None else str(address).partition("%")[0]
 
 
@@ -142,7 +142,7 @@ def _forwarded(text: str) -> Iterator[str]:
 
 
 def _for(element: str) -> str:
-    found: list[str] = []
+    entries: list[str] = []
     at = 0
     while at < len(element):
         pair = _PAIR.match(element, at)
@@ -150,5 +150,5 @@ def _for(element: str) -> str:
             return ""
         at = pair.end() + 1
         if pair[1].lower() == "for":
-            found.append(pair[3] if pair[2] is None else re.sub(r"\\(.)", r"\1", pair[2]))
-    return found[0] if len(found) == 1 else ""
+            entries.append(pair[3] if pair[2] is None else re.sub(r"\\(.)", r"\1", pair[2]))
+    return entries[0] if len(entries) == 1 else ""

@@ -126,8 +126,8 @@ async def _combine_async(
         function = next(functions, None)
         if function is None:
             return ":".join(parts)
-        found = function(request)
-        key = await found if isawaitable(found) else found
+        result = function(request)
+        key = await result if isawaitable(result) else result
     return None
 
 

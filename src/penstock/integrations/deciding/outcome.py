@@ -233,8 +233,8 @@ def undecided(
 ) -> Generator[Awaitable[Any], Any, FromLimits]:
     """Decide on a request of which only its answer says whether it counts."""
     flow = take(store, [(counters, key, cost) for _, counters in counted])
-    found = (yield drive_async(flow)) if waits else drive(flow)
-    return FromLimits(counted, key, cost, found.decisions, found.settle)
+    taken = (yield drive_async(flow)) if waits else drive(flow)
+    return FromLimits(counted, key, cost, taken.decisions, taken.settle)
 
 
 def needs_answer(counted: Named) -> bool:

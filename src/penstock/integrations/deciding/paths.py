@@ -102,15 +102,15 @@ def _ambiguous(path: str, kept: str) -> AmbiguousText:
         readings.update(dict.fromkeys([step(each) for each in readings]))
         if len(readings) > MOST_READINGS:
             return _unreadable(path, f"more than {MOST_READINGS} readings")
-    found = AmbiguousText(normal)
-    found.others = tuple(each for each in readings if each != normal)
-    return found
+    text = AmbiguousText(normal)
+    text.others = tuple(each for each in readings if each != normal)
+    return text
 
 
 def _unreadable(path: str, problem: str) -> AmbiguousText:
-    found = AmbiguousText(path)
-    found.problem = problem
-    return found
+    text = AmbiguousText(path)
+    text.problem = problem
+    return text
 
 
 def _problem(path: str) -> str:

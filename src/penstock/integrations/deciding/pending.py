@@ -29,10 +29,10 @@ def fields_of(pending: Pending) -> list[Header]:
     if not pending:
         return []
     checkpoint, outcome = pending[0]
-    told = outcome.told
+    decisions = outcome.told
     if len(pending) > 1:
-        told = [each for _, outcome in pending for each in outcome.told]
-    return fields(told, checkpoint.now(), checkpoint.fields)
+        decisions = [each for _, outcome in pending for each in outcome.told]
+    return fields(decisions, checkpoint.now(), checkpoint.fields)
 
 
 def with_fields(headers: Iterable[Header], pending: Pending) -> list[Header]:

@@ -133,11 +133,11 @@ def identity_of(user: object) -> str | None:
         return None
     for name in ("identity", "pk", "id", "username", "name"):
         try:
-            found = getattr(user, name, None)
+            value = getattr(user, name, None)
         except NotImplementedError:  # as Starlette's BaseUser says
             continue
-        if callable(found):
-            found = found()
-        if found is not None and found != "":
-            return str(found)
+        if callable(value):
+            value = value()
+        if value is not None and value != "":
+            return str(value)
     return None

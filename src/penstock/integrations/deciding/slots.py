@@ -21,7 +21,7 @@ from penstock.stores.base import check_key
 Of = Callable[[Request], Any]
 
 
-class Asked(NamedTuple):
+class NeededSlot(NamedTuple):
     """The slot that a request needs."""
 
     key: str
@@ -61,15 +61,15 @@ class Slots:
         self._exempt: Exempt = as_exempt(exempt)
         self._trust = Trust(trusted, hops, forwarded)
 
-    def asked(self, request: Request) -> Asked | None:
+    def needed(self, request: Request) -> NeededSlot | None:
         """For threads. None: it needs no slot."""
         return finish(self._flow(request))
 
-    async def asked_async(self, request: Request) -> Asked | None:
+    async def needed_async(self, request: Request) -> NeededSlot | None:
         """For coroutines. None: it needs no slot."""
         return await finish_async(self._flow(request))
 
-    def _flow(self, request: Request) -> Flow[Asked | None]:
+    def _flow(self, request: Request) -> Flow[NeededSlot | None]:
         request.trust = self._trust
         if self._exempt is not None:
             exempt = self._exempt(request)
@@ -84,7 +84,7 @@ class Slots:
                 if isawaitable(value):
                     value = yield value
             values.append(value)
-        return Asked(*values)
+        return NeededSlot(*values)
 
     def refusal(self, error: NoSlot, request: Request) -> http.Answer:
         return no_slot(error, request.header("accept") or "")

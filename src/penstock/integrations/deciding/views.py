@@ -77,20 +77,20 @@ class ViewLimit:
                 now, style = checkpoint.now(), checkpoint.fields
                 return self.respond(http.deferred(location, outcome.told, now, style))
         if self.fallback is not None:
-            found = self.fallback(*args, **kwargs)
-            if isawaitable(found):
-                found = yield found
-            return self.mark(found, http.FALLBACK)
+            response = self.fallback(*args, **kwargs)
+            if isawaitable(response):
+                response = yield response
+            return self.mark(response, http.FALLBACK)
         return self.refuse(checkpoint.answer(outcome, request), outcome)
 
     def _put_off(self, defer: Defer, request: Request) -> Flow[str | None]:
         kept = self.keep(request)
         if kept is None:
             return None
-        found: Any = defer(kept)
-        if isawaitable(found):
-            found = yield found
-        return place_of(found)
+        location: Any = defer(kept)
+        if isawaitable(location):
+            location = yield location
+        return place_of(location)
 
     # What each framework does in its own way -----------------------------------------------
 
@@ -130,16 +130,16 @@ def for_view(limit: Any, options: Mapping[str, Any], site: Mapping[str, Any]) ->
     view; or with ``name``, if one is given: views with the same name share. Without a
     name, clients are told the limit's own text.
     """
-    made = with_site(options, site)
-    made["limit"] = limit
-    if made.get("gate") is None:
-        key = made.get("key", by_ip)
+    merged = with_site(options, site)
+    merged["limit"] = limit
+    if merged.get("gate") is None:
+        key = merged.get("key", by_ip)
         if not callable(key):
             raise TypeError(f"key is a function from a request to a key, not {key!r:.100}")
-        made["key"] = combined(lambda request: getattr(request, "scope", "") or "-", key)
-        if "name" not in made and isinstance(limit, (str, Limit)):
-            made["name"] = as_limit(limit).counted_as
-    return made
+        merged["key"] = combined(lambda request: getattr(request, "scope", "") or "-", key)
+        if "name" not in merged and isinstance(limit, (str, Limit)):
+            merged["name"] = as_limit(limit).counted_as
+    return merged
 
 
 def with_site(options: Mapping[str, Any], site: Mapping[str, Any]) -> Options:

@@ -44,8 +44,8 @@ def limit(
         if not callable(view):
             raise TypeError(f"limit decorates a view function, not {view!r:.100}")
         scope = name or scope_of(view)
-        made = _asynchronous if _is_async(view) else _synchronous
-        return cast(View, made(view, view_limits, scope))
+        wrap = _asynchronous if _is_async(view) else _synchronous
+        return cast(View, wrap(view, view_limits, scope))
 
     return decorate
 
@@ -125,11 +125,11 @@ class _ViewLimits:
         self.of(asynchronous=isinstance(gate, AsyncGate))  # so that mistakes are found now
 
     def of(self, *, asynchronous: bool) -> DjangoLimit:
-        found = self._made.get(asynchronous)
-        if found is None:
+        view_limit = self._made.get(asynchronous)
+        if view_limit is None:
             with self._making:
-                found = self._made.get(asynchronous)
-                if found is None:
-                    found = DjangoLimit(asynchronous=asynchronous, **self._options)
-                    self._made[asynchronous] = found
-        return found
+                view_limit = self._made.get(asynchronous)
+                if view_limit is None:
+                    view_limit = DjangoLimit(asynchronous=asynchronous, **self._options)
+                    self._made[asynchronous] = view_limit
+        return view_limit

@@ -36,8 +36,8 @@ class DjangoRequest(Request):
         key = name.upper().replace("-", "_")
         if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
             key = "HTTP_" + key
-        found: str | None = self.native.META.get(key)
-        return found
+        value: str | None = self.native.META.get(key)
+        return value
 
     @property
     def cookies(self) -> Mapping[str, str]:

@@ -64,8 +64,8 @@ _ABSENT = object()
 
 def _said(cls: type, name: str) -> Any:
     """An attribute as it was written: a function is not made a method."""
-    found = getattr_static(cls, name, _ABSENT)
-    return found.__func__ if isinstance(found, staticmethod) else found
+    value = getattr_static(cls, name, _ABSENT)
+    return value.__func__ if isinstance(value, staticmethod) else value
 
 
 class LimitsUnavailable(APIException):  # type: ignore[misc]  # REST framework has no types
@@ -124,16 +124,16 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
         self._outcome = outcome
         native = request._request
         native.penstock = outcome
-        asked: Pending = native.__dict__.setdefault(_ASKED, [])
-        asked.append((checkpoint, outcome))
+        throttles: Pending = native.__dict__.setdefault(_ASKED, [])
+        throttles.append((checkpoint, outcome))
         pending: Pending | None = carrier_of(native).get(PENDING)
         if pending is not None:
-            pending.append(asked[-1])
+            pending.append(throttles[-1])
         # REST framework asks every throttle of a view, also when one has refused.
-        if any(not each.allowed for _, each in asked):
-            wait_for_all(withdraw(asked if pending is None else pending))
+        if any(not each.allowed for _, each in throttles):
+            wait_for_all(withdraw(throttles if pending is None else pending))
         # Of the view: REST framework adds them to whatever it answers.
-        getattr(view, "headers", {}).update(fields_of(asked))
+        getattr(view, "headers", {}).update(fields_of(throttles))
         if isinstance(outcome, Undecided) and not outcome.allowed:
             raise LimitsUnavailable
         return outcome.allowed
@@ -169,13 +169,13 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
     def _checkpoint(self, limit: Any) -> HttpCheckpoint:
         """One for each limit that the class ever had: rates may change, as in tests."""
         kept = (self.scope, tuple(limit) if isinstance(limit, list) else limit)
-        found = self._checkpoints.get(kept)
-        if found is None:
+        checkpoint = self._checkpoints.get(kept)
+        if checkpoint is None:
             with self._making:
-                found = self._checkpoints.get(kept)
-                if found is None:
-                    found = self._checkpoints[kept] = self._made(limit)
-        return found
+                checkpoint = self._checkpoints.get(kept)
+                if checkpoint is None:
+                    checkpoint = self._checkpoints[kept] = self._made(limit)
+        return checkpoint
 
     def _made(self, limit: Any) -> HttpCheckpoint:
         options: Options = {"name": self.scope} if self.scope else {}

@@ -40,16 +40,16 @@ def of_the_site() -> Options:
 
 
 def _checked() -> Options:
-    found = getattr(settings, "PENSTOCK", None)
-    if found is None:
+    options = getattr(settings, "PENSTOCK", None)
+    if options is None:
         return {}
-    if not isinstance(found, dict):
-        raise ImproperlyConfigured(f"PENSTOCK is a dict, such as {EXAMPLE}, not {found!r:.100}")
+    if not isinstance(options, dict):
+        raise ImproperlyConfigured(f"PENSTOCK is a dict, such as {EXAMPLE}, not {options!r:.100}")
     try:
-        check_options("PENSTOCK", found, ViewOptions, "limit")
+        check_options("PENSTOCK", options, ViewOptions, "limit")
     except TypeError as error:
         raise ImproperlyConfigured(str(error)) from None
-    return found
+    return options
 
 
 def _value(name: str, value: Any) -> Any:

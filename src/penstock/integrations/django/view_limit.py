@@ -103,10 +103,10 @@ class Turn:
     def __init__(self, native: HttpRequest) -> None:
         self._native = native
         self._carrier = carrier_of(native)
-        found: Pending | None = self._carrier.get(PENDING)
-        self._outermost = found is None
-        self.pending: Pending = [] if found is None else found
-        if found is None:
+        pending: Pending | None = self._carrier.get(PENDING)
+        self._outermost = pending is None
+        self.pending: Pending = [] if pending is None else pending
+        if pending is None:
             self._carrier[PENDING] = self.pending
 
     def done(self, response: Any) -> list[Awaitable[Any]]:
@@ -146,8 +146,8 @@ class Turn:
 def carrier_of(native: HttpRequest) -> MutableMapping[str, Any]:
     """Where the list is: another of us may be outside of Django, and have made it already."""
     scope: MutableMapping[str, Any] | None = getattr(native, "scope", None)
-    found: MutableMapping[str, Any] = native.META if scope is None else scope
-    return found
+    carrier: MutableMapping[str, Any] = native.META if scope is None else scope
+    return carrier
 
 
 def respond(answer: Answer) -> HttpResponse:

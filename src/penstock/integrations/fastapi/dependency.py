@@ -67,28 +67,28 @@ def limit(
                 return None
         scope["penstock"] = outcome
         pending = scope.get(PENDING)
-        asked = scope.setdefault(_ASKED, []) if pending is None else pending
-        asked.append((checkpoint, outcome))
+        decided = scope.setdefault(_ASKED, []) if pending is None else pending
+        decided.append((checkpoint, outcome))
         if not outcome.allowed:
-            for waiting in withdraw(asked[:-1]):
+            for waiting in withdraw(decided[:-1]):
                 await waiting
             raise _refusal(checkpoint, outcome, request)
         return outcome, pending is not None
 
     # FastAPI reads these types when it runs, and finds them by name in this module.
     async def rate_limit(connection: HTTPConnection, response: Response) -> None:
-        found = await decide(connection.scope)
-        if found is not None and not found[1]:
-            for name, value in checkpoint.headers(found[0]):
+        result = await decide(connection.scope)
+        if result is not None and not result[1]:
+            for name, value in checkpoint.headers(result[0]):
                 response.headers[name] = value
 
     # One that stays until the end costs some 20 us more: only for who wants to see the end.
     async def settled(connection: HTTPConnection, response: Response) -> AsyncIterator[None]:
-        found = await decide(connection.scope)
-        if found is None or found[1]:
+        result = await decide(connection.scope)
+        if result is None or result[1]:
             yield
             return
-        outcome = found[0]
+        outcome = result[0]
         for name, value in checkpoint.headers(outcome):
             response.headers[name] = value
         # The handler is given this very request, and reads its body by it.

@@ -68,11 +68,11 @@ class Call:
 
     @cached_property
     def metadata(self) -> Mapping[str, tuple[Value, ...]]:
-        found: dict[str, tuple[Value, ...]] = {}
+        values: dict[str, tuple[Value, ...]] = {}
         for name, value in self.pairs:
             name = name.lower()
-            found[name] = (*found.get(name, ()), value)
-        return found
+            values[name] = (*values.get(name, ()), value)
+        return values
 
     def text(self, name: str) -> str | None:
         """A piece of metadata, joined by commas if it came more than once; bytes as hex."""

@@ -89,8 +89,8 @@ grpc.ServicerContext.register(Watched)
 
 def limits_of(context: Any) -> list[Watched]:
     """Also through contexts of others' interceptors, if these hand on what they do not know."""
-    found: list[Watched] = getattr(context, "penstock_limits", [])
-    return found
+    watched: list[Watched] = getattr(context, "penstock_limits", [])
+    return watched
 
 
 def is_gone(context: Any, error: BaseException | None) -> bool:

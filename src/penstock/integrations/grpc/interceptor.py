@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import grpc
 
@@ -41,37 +41,17 @@ from penstock.integrations.grpc.context import (
     limits_of,
 )
 from penstock.integrations.grpc.exempt import EXEMPT, ExemptFunction, as_exempt
+from penstock.integrations.grpc.options import (
+    CallOptions,
+    CostFunction,
+    CountWhen,
+    LimitFunction,
+)
 from penstock.limit import Limit
 from penstock.limiter import Limiter
 from penstock.stores.base import Store
 
 logger = logging.getLogger("penstock")
-
-LimitFunction = Callable[[Call], Limits | Awaitable[Limits]]
-CostFunction = Callable[[Call], int | Awaitable[int]]
-CountWhen = Callable[[Status], bool | Awaitable[bool]]
-
-
-class CallOptions(TypedDict, total=False):
-    """The options of an interceptor, for type checkers and editors; see `Interceptor`."""
-
-    gate: Gate | str | Path | None
-    key: KeyFunction
-    limit: Limits | LimitFunction
-    cost: int | CostFunction
-    exempt: Iterable[str] | ExemptFunction
-    count_when: CountWhen | None
-    shadow: bool
-    on_failure: str | None
-    store: Store | None
-    name: str
-    domain: str | None
-    dimensions: Mapping[str, Dimension[Call] | str] | None
-    watch: bool
-    trusted: Iterable[str]
-    hops: int
-    forwarded: str
-    hook: Hook | None
 
 
 class Interceptor:

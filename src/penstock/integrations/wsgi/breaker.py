@@ -68,7 +68,7 @@ class BreakerWSGI:
         except BaseException:
             call.gave_up()
             raise
-        return body if call.told else _Unbegun(body, call)
+        return body if call.reported else _Unbegun(body, call)
 
 
 class _Call:
@@ -85,7 +85,7 @@ class _Call:
         self._permit = permit
         self._environ = environ
         self._start_response = start_response
-        self.told = False
+        self.reported = False
 
     def start(self, status: str, headers: Any, *exc_info: Any) -> Any:
         if status.startswith("5"):
@@ -103,18 +103,18 @@ class _Call:
     def _failed(self, why: str) -> None:
         if client_absent(self._environ):  # which says nothing about the application
             self.gave_up()
-        elif not self.told:
-            self.told = True
+        elif not self.reported:
+            self.reported = True
             self._breaker.failed(self._permit, why)
 
     def _succeeded(self) -> None:
-        if not self.told:
-            self.told = True
+        if not self.reported:
+            self.reported = True
             self._breaker.succeeded(self._permit)
 
     def gave_up(self) -> None:
-        if not self.told:
-            self.told = True
+        if not self.reported:
+            self.reported = True
             self._breaker.gave_up(self._permit)
 
 

@@ -53,10 +53,10 @@ class ConcurrencyWSGI:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         request = WsgiRequest(environ)
-        asked = self._slots.asked(request)
-        if asked is None:
+        needed = self._slots.needed(request)
+        if needed is None:
             return self._app(environ, start_response)
-        key, priority, by = asked
+        key, priority, by = needed
         slot = self._limiter.slot(key, priority=priority, by=by, timeout=self._slots.timeout)
         with ExitStack() as stack:
             try:

@@ -125,10 +125,10 @@ class PenstockWSGI:
         kept = Deferred(
             request.method, request.path, query, headers_of(environ), body, request.client
         )
-        found = defer(kept)
-        if isawaitable(found):
-            cannot_wait(found)
-        return place_of(found)
+        location = defer(kept)
+        if isawaitable(location):
+            cannot_wait(location)
+        return place_of(location)
 
 
 def _telling(
@@ -170,12 +170,12 @@ class _Teller:
         self, status: str, headers: list[tuple[str, str]], *exc_info: Any
     ) -> Callable[[bytes], object]:
         self.started = True
-        told = with_fields(headers, self._pending)
-        write = self._start_response(status, told, *exc_info)
+        all_headers = with_fields(headers, self._pending)
+        write = self._start_response(status, all_headers, *exc_info)
         # With exc_info it is for the second time, and nothing was sent of the first.
         if self._settling.wanted:
-            found = {name.lower(): value for name, value in headers}
-            self._settle(Response(int(status[:3]), found, _error(status, *exc_info)))
+            by_name = {name.lower(): value for name, value in headers}
+            self._settle(Response(int(status[:3]), by_name, _error(status, *exc_info)))
         return write
 
     def failed(self, error: Exception) -> list[bytes] | None:

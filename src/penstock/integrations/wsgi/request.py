@@ -36,8 +36,8 @@ class WsgiRequest(Request):
         key = name.upper().replace("-", "_")
         if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
             key = "HTTP_" + key
-        found: str | None = self.environ.get(key)
-        return found
+        value: str | None = self.environ.get(key)
+        return value
 
     @property
     def user(self) -> str | None:
