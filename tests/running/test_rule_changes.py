@@ -72,3 +72,17 @@ def test_the_line_is_bounded() -> None:
     assert line.startswith("10000 added (api/00xxx")
     assert "and 9990 more), none changed, 10000 removed (" in line
     assert len(line) < 2_000
+
+
+PLANS = """\
+domain: api
+descriptors:
+  - key: user
+    plans: {by: user, tiers: {free: 5/hour, paid: 50/hour}}
+"""
+
+
+@pytest.mark.parametrize("change", [("50/hour", "60/hour"), ("paid:", "gold:")])
+def test_limits_of_plans_are_compared_wherever_they_stand(change: tuple[str, str]) -> None:
+    assert between(PLANS, "# A comment.\n" + PLANS) == RuleChanges()
+    assert between(PLANS, PLANS.replace(*change)) == RuleChanges(changed=("api/user",))

@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 from penstock.rules.lists import ValueList
-from penstock.rules.model import Domain, RuleSet, Step
+from penstock.rules.model import Domain, Rule, RuleSet, Step
+from penstock.rules.walk import limits_of
 
 # A line names so many rules of each kind, and so many characters of each name.
 MOST_NAMED = 10
@@ -31,11 +33,14 @@ class RuleChanges:
     def between(cls, before: RuleSet, after: RuleSet) -> RuleChanges:
         """A rule that has only moved to another line or file is not changed."""
         old, new = dict(_parts(before)), dict(_parts(after))
+        changed = [
+            name
+            for name in new.keys() & old.keys()
+            if _without_places(old[name]) != _without_places(new[name])
+        ]
         return cls(
             tuple(sorted(new.keys() - old.keys())),
-            tuple(
-                sorted(name for name in new.keys() & old.keys() if not _same(old[name], new[name]))
-            ),
+            tuple(sorted(changed)),
             tuple(sorted(old.keys() - new.keys())),
         )
 
@@ -57,41 +62,48 @@ def _counted(names: tuple[str, ...]) -> tuple[str, str]:
     return str(len(names)), f" ({', '.join(shown)}{more})"
 
 
-def _parts(rules: RuleSet) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Everything that decides, by the name that the log gives it."""
+def _parts(rules: RuleSet) -> Iterator[tuple[str, Domain | tuple[Step, ...]]]:
+    """Everything that decides, by the name that the log gives it: lists, and steps to rules."""
     for domain in rules.domains.values():
         if domain.allow or domain.deny:
-            yield f"allow and deny lists of {domain.name}", (domain.allow, domain.deny)
-        yield from _rules(domain)
+            yield f"allow and deny lists of {domain.name}", domain
+        paths: list[tuple[Step, ...]] = [(step,) for step in domain.steps]
+        while paths:
+            path = paths.pop()
+            paths += [(*path, child) for child in path[-1].children]
+            if path[-1].rule is not None:
+                yield path[-1].rule.id, path
 
 
-def _rules(domain: Domain) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Each rule, with the settings of the steps that lead to it."""
-    steps: list[tuple[Step, tuple[Any, ...]]] = [(step, ()) for step in domain.steps]
-    while steps:
-        step, above = steps.pop()
-        path = (
-            *above,
-            (step.group, step.allow, step.deny, step.share_threshold, step.value_to_metric),
-        )
-        steps += [(child, path) for child in step.children]
-        if step.rule is not None:
-            yield step.rule.id, (step.rule, path)
+def _without_places(part: Domain | tuple[Step, ...]) -> list[Any]:
+    """What decides, wherever it stands in the files."""
+    if isinstance(part, Domain):
+        return [
+            {key: _entries(values) for key, values in lists.items()}
+            for lists in (part.allow, part.deny)
+        ]
+    values: list[Any] = [
+        (step.group, _entries(step.allow), _entries(step.deny), *_step_flags(step)) for step in part
+    ]
+    rule = part[-1].rule
+    return values if rule is None else [*values, _rule_without_places(rule)]
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Equal, wherever they stand in their files."""
-    if one == other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, ValueList):
-        return bool(one.entries == other.entries)
-    if is_dataclass(one):
-        names = [each.name for each in fields(one) if each.name != "place"]
-        return all(_same(getattr(one, name), getattr(other, name)) for name in names)
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    return False
+def _entries(values: ValueList | None) -> tuple[str, ...]:
+    return () if values is None else values.entries
+
+
+def _rule_without_places(rule: Rule) -> tuple[Any, ...]:
+    limits = [
+        (where, [(each.limit, each.name, each.envoy) for each in limits])
+        for where, limits in limits_of(rule)
+    ]
+    plans = None if rule.plans is None else (rule.plans.by, rule.plans.default)
+    split = None if rule.split is None else (rule.split.percent, rule.split.salt)
+    periods = [(each.days, each.start, each.end, each.zone) for each in rule.schedule]
+    return _other_fields(rule), limits, plans, split, periods
+
+
+_step_flags = attrgetter("share_threshold", "value_to_metric")
+_PLACED = ("place", "limits", "plans", "split", "schedule")
+_other_fields = attrgetter(*[each.name for each in fields(Rule) if each.name not in _PLACED])

@@ -19,8 +19,9 @@ from penstock.running.worker import NOTICE
 
 logger = logging.getLogger("penstock.server")
 
-# Seconds, with a hundred thousand rules. A worker that needs longer is killed.
-START = PREPARE = 30.0
+# Seconds. A hundred thousand rules on a busy machine need half a minute. A worker that needs longer
+# than this is taken for hung, and killed.
+START = PREPARE = 120.0
 SWAP = 10.0
 
 
