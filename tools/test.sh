@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
 # The test suite: test.sh PYTEST [ITS ARGUMENTS]
-# Runs it with the compiled core and then with the pure one; once where there is no compiled core.
-# Each time, the tests run on all processors, and those that measure real time (marked `realtime`)
-# run after them, one by one. Fails if any run fails, or if the arguments select no test at all.
+# Tests run on all processors, and those that measure real time (marked `realtime`) after them, one
+# by one. Then all that the core has a part in runs again, with the pure one in place of the compiled
+# one, if there is a compiled one. Fails if any run fails, or if the arguments select no test at all.
 set -uo pipefail
 
 pytest=$1
 shift
 
-# What the core has no part in is not run with the pure one.
+# What the core has no part in.
 once=(tests/{adaptive,admin,cli,client,concurrency,deploy,loadgen,metrics,proxy,running,wires}
     tests/integrations/{grpc,test_gunicorn.py}
-    tests/stores/test_redis_{breaker,cancel,clients,cluster_faults,faults,fixtures,policies,processes,secrets}.py)
+    tests/stores/test_redis_{cancel,clients,fixtures,processes,secrets}.py)
 ls -d "${once[@]}" >/dev/null || exit # one was moved
 
 status=5 # pytest's word for "no tests were selected"
 
 run() {
-    echo "pytest $*"
+    echo "pytest ${*@Q}"
     "$pytest" "$@"
     local code=$?
     case $code in
@@ -29,16 +29,14 @@ run() {
 }
 
 # One file is one worker's: what its tests share, such as a cluster, is started once.
-both() {
-    run -n auto --maxprocesses 8 --dist loadfile -m "not realtime" "$@"
-    run -m realtime "$@"
-}
+parallel=(-n auto --maxprocesses 8 --dist loadfile -m "not realtime")
 
-both "$@"
+run "${parallel[@]}" "$@"
+run -m realtime "$@"
 if "$(dirname "$pytest")/python" -c 'import sys, penstock._mode as m; sys.exit(not m.COMPILED)'; then
     export PENSTOCK_PURE=1
     echo "And with the pure core, PENSTOCK_PURE=1:"
-    both "${once[@]/#/--ignore=}" "$@"
+    run "${parallel[@]}" "${once[@]/#/--ignore=}" "$@"
 else
     echo "The compiled core was not built (see above): only the pure one was tested."
 fi
