@@ -167,13 +167,15 @@ async def test_forward_auth(planted: Planted) -> None:
 
 
 async def test_envoy(planted: Planted) -> None:
-    messages = pytest.importorskip("server.rls_messages")
+    pytest.importorskip("google.protobuf")
+    from service import rls_messages
+
     gate = AsyncGate.from_rules(RULES, planted.store)
     planted.plant(gate_key(gate, {"user": "bad"}), b"hello")
     service = Service(gate)
     entries = [{"entries": [{"key": "user", "value": name}]} for name in ("bad",)]
-    message = messages.encode({"domain": "api", "descriptors": entries})
+    message = rls_messages.encode({"domain": "api", "descriptors": entries})
     for _ in range(6):
-        found = messages.decode(await service.rate_limit(message))  # type: ignore[misc]
+        found = rls_messages.decode(await service.rate_limit(message))  # type: ignore[misc]
         assert (found["overall_code"] == "OK") == (policy(planted) == "open")
         assert not planted.tells(repr(found))
