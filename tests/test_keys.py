@@ -43,6 +43,26 @@ def test_different_parts_make_different_keys(both: list[tuple[str, str]]) -> Non
     assert len(made) == len(set(both))
 
 
+def test_the_keys_of_a_shared_store() -> None:
+    """Counters keep their names: another release must find them."""
+    head = keys.counter_head("penstock", "1000/hour burst 2000")
+    assert keys.counter_key(head, "a{b}:c") == b"penstock:1000/hour%20burst%202000:a%7Bb%7D:c"
+    tagged = keys.counter_head("penstock", "5/minute", "a:b")
+    assert keys.counter_key(tagged, "user:42") == b"penstock:{a%3Ab}:5/minute:user:42"
+    assert keys.slot_keys("penstock", "re ports", 2) == (
+        b"penstock:slots:{re%20ports}:held",
+        b"penstock:slots:{re%20ports}:seen",
+        b"penstock:slots:{re%20ports}:line1",
+        b"penstock:slots:{re%20ports}:line2",
+    )
+
+
+def test_the_keys_of_descriptors() -> None:
+    pairs = [("user", "a|b=c%"), ("path", "/cart x")]
+    assert keys.descriptor_key("shop", pairs) == "shop|user=a%7Cb%3Dc%25|path=/cart x"
+    assert keys.descriptor_key("a|b", []) == "a%7Cb"
+
+
 def test_a_prefix_is_some_text() -> None:
     assert keys.check_prefix("shop:eu {1}") == "shop:eu%20%7B1%7D"
     for wrong in ("", None, b"x", 7):

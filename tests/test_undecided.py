@@ -22,7 +22,7 @@ from penstock import (
 )
 from penstock.stores.base import Counters
 from penstock.testing import FakeClock
-from penstock.undecided import PREFIX, beside_of
+from penstock.undecided import beside_of
 
 ALGORITHMS = ("token_bucket", "sliding_log", "sliding_window", "fixed_window")
 
@@ -139,7 +139,7 @@ def test_nothing_undecided_is_left_behind(clock: FakeClock) -> None:
         if attempt:
             attempt.settle(at % 2)
     beside = beside_of(log_ins())
-    assert Limiter(beside, store).peek(PREFIX + "k").remaining == beside.amount
+    assert Limiter(beside, store).peek("undecided:k").remaining == beside.amount
 
 
 def test_a_store_that_fails_to_settle_what_is_undecided_spoils_nothing() -> None:

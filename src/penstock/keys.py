@@ -1,25 +1,35 @@
-"""The one place where keys of a shared store are joined and escaped.
+"""The one place where keys are joined and escaped.
 
-::
+Keys of a shared store::
 
     penstock:100/minute:user:42                     prefix : limit : key
     penstock:{acme}:100/minute:user:42              with a hash tag, for a cluster
-    penstock:1000/hour%20burst%202000:a%7Bb%7D      escaped where it must be
+    penstock:1000/hour%20burst%202000:a%7Bb%7D      escaped where necessary
+    penstock:slots:{reports}:held                   slots of a concurrency limit
 
-Every part but the last is free of ``:``, so that no two different sets of parts make
-one key. Spaces, control characters, quotes, braces, backslashes and ``%`` are written
-as ``%XX``: what is left can be typed in a shell, and only a tag that was meant as one
-chooses the slot in a cluster. Other text stays as it is, in UTF-8.
+Every part but the last is free of ``:``, so that different parts never make the same key.
+Spaces, control characters, quotes, braces, backslashes and ``%`` are written as ``%XX``. What is
+left can be typed in a shell, and only a tag that was meant as one chooses the slot in a cluster.
+Other text stays as it is, in UTF-8.
+
+Rules count each descriptor under a key of its own, in any store::
+
+    shop|user=42|path=/cart                         domain | pair | pair
+
+Here ``|``, ``=``, ``%`` and control characters are escaped.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 
 from penstock.errors import InvalidKey
 
 _UNSAFE = re.compile(r"""[\x00-\x20"%'\\{}\x7f]""")
 _UNSAFE_INSIDE = re.compile(r"""[\x00-\x20"%':\\{}\x7f]""")
+_UNSAFE_IN_DESCRIPTORS = re.compile(r"[\x00-\x1f%=|\x7f-\x9f]")
 
 
 def last_part(text: str) -> str:
@@ -32,11 +42,16 @@ def part(text: str) -> str:
     return _UNSAFE_INSIDE.sub(_code, text)
 
 
+def join(parts: Iterable[str]) -> str:
+    """One key of several parts."""
+    return ":".join(part(text) for text in parts)
+
+
 def check_prefix(prefix: object) -> str:
     """A prefix for all keys of a store: any text; ``:`` may divide it."""
     if not isinstance(prefix, str) or not prefix:
         raise InvalidKey(f"a prefix is a non-empty str, not {prefix!r:.100}")
-    return ":".join(part(piece) for piece in prefix.split(":"))
+    return join(prefix.split(":"))
 
 
 def encode(text: str) -> bytes:
@@ -44,5 +59,55 @@ def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _code(found: re.Match[str]) -> str:
-    return f"%{ord(found[0]):02X}"
+# In a shared store ------------------------------------------------------------------
+
+
+@lru_cache(4096)  # asked for at every decision where keys have tags
+def counter_head(prefix: str, limit: str, tag: str | None = None) -> str:
+    """What all keys of one limit, and one hash tag, begin with; ``prefix`` is checked."""
+    if tag is None:
+        return f"{prefix}:{part(limit)}:"
+    return f"{prefix}:{{{part(tag)}}}:{part(limit)}:"
+
+
+def counter_key(head: str, key: str) -> bytes:
+    """Where the counter of ``key`` is kept; for ``head`` see `counter_head`."""
+    return encode(head + last_part(key))
+
+
+def slot_keys(prefix: str, key: str, queues: int) -> tuple[bytes, ...]:
+    """Where the slots of ``key`` and its queues are kept, all in one slot of a cluster."""
+    base = f"{prefix}:slots:{{{last_part(key)}}}"
+    names = ("held", "seen", *(f"line{number + 1}" for number in range(queues)))
+    return tuple(encode(f"{base}:{name}") for name in names)
+
+
+def undecided(key: str) -> str:
+    """The key of the row that counts the undecided units of ``key``."""
+    return f"undecided:{key}"
+
+
+# Of rules ---------------------------------------------------------------------------
+
+
+def descriptor_part(text: str) -> str:
+    """A domain, or the key or value of a pair, escaped for `descriptor_key`."""
+    unsafe = _UNSAFE_IN_DESCRIPTORS
+    return unsafe.sub(_code, text) if unsafe.search(text) else text
+
+
+def descriptor_head(before: str, key: str) -> str:
+    """What stands before the value of a pair; ``before`` is the domain and earlier pairs."""
+    return f"{before}|{descriptor_part(key)}="
+
+
+def descriptor_key(domain: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """The key of a descriptor."""
+    key = descriptor_part(domain)
+    for name, value in pairs:
+        key = descriptor_head(key, name) + descriptor_part(value)
+    return key
+
+
+def _code(unsafe: re.Match[str]) -> str:
+    return f"%{ord(unsafe[0]):02X}"

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from penstock import keys
 from penstock.decision import Decision
 from penstock.limit import Limit
 from penstock.steps import AttemptAll, CallCounters
@@ -29,8 +30,6 @@ from penstock.stores.base import Counters, Store, check_key
 
 Item = tuple[Counters, str, int]
 
-# Before the key of the second row.
-PREFIX = "undecided:"
 # Units that may be undecided at once, besides what the limit allows.
 ROOM = 1_000_000
 
@@ -53,7 +52,7 @@ def has_lockout(counters: Counters) -> bool:
 def take(store: Store, items: Sequence[Item]) -> Flow:
     """Take all items, until it is decided whether they count, or none."""
     beside = [
-        (at, (store.counters(beside_of(counters.limit)), PREFIX + check_key(key), cost))
+        (at, (store.counters(beside_of(counters.limit)), keys.undecided(check_key(key)), cost))
         for at, (counters, key, cost) in enumerate(items)
         if has_lockout(counters)
     ]

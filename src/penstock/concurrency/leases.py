@@ -115,10 +115,7 @@ class ScriptCalls:
         return ScriptCall(self._names(key)[:2], ("release", *ids), insists)
 
     def _names(self, key: str) -> tuple[bytes, ...]:
-        """Keys in one hash slot of a cluster: see `penstock.keys`."""
-        base = f"{self._prefix}:slots:{{{keys.last_part(key)}}}"
-        lines = (f"{base}:line{number + 1}" for number in range(self._classes))
-        return tuple(keys.encode(name) for name in (f"{base}:held", f"{base}:seen", *lines))
+        return keys.slot_keys(self._prefix, key, self._classes)
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -13,7 +13,7 @@ from inspect import isawaitable
 from typing import Any
 
 from penstock.integrations.deciding.request import SEVERAL, Request
-from penstock.keys import part
+from penstock.keys import join
 from penstock.rules.lists import network_of
 
 Found = str | None
@@ -109,8 +109,8 @@ class _Combined:
                 return _combine_async(request, parts, key, functions)
             if key is None:
                 return None
-            parts.append(part(str(key)))
-        return ":".join(parts)
+            parts.append(str(key))
+        return join(parts)
 
 
 async def _combine_async(
@@ -122,10 +122,10 @@ async def _combine_async(
     """The same, from the first key on that has to be awaited."""
     key = await waiting
     while key is not None:
-        parts.append(part(str(key)))
+        parts.append(str(key))
         function = next(functions, None)
         if function is None:
-            return ":".join(parts)
+            return join(parts)
         result = function(request)
         key = await result if isawaitable(result) else result
     return None

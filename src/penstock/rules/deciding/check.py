@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from penstock.errors import InvalidKey, LimitError, UnsupportedLimit
+from penstock.keys import descriptor_key
 from penstock.rules import model
 from penstock.rules.deciding import verdict
 from penstock.rules.deciding.compiled import Compiled, Counted, replaced_names
@@ -17,10 +18,10 @@ from penstock.rules.deciding.decide import decide
 from penstock.rules.deciding.heritage import Inherited, carry
 from penstock.rules.deciding.pool import LimitPool
 from penstock.rules.deciding.switches import Override, State
-from penstock.rules.deciding.verdict import Descriptor, Pair, Verdict
+from penstock.rules.deciding.verdict import Descriptor, Verdict
 from penstock.rules.deciding.verdicts import DescriptorResult, results_alike, verdict_on
 from penstock.rules.deciding.work import Done, Work
-from penstock.rules.matching.match import Match, escaped
+from penstock.rules.matching.match import Match
 from penstock.rules.model import ENFORCE, SHADOW, Rule
 from penstock.stores.base import MOST_COST, Counters, Store
 
@@ -123,7 +124,7 @@ class Check:
         own = descriptor.limit is not None or descriptor.closed_period_ns > 0
         if match is None:
             if own:
-                self._count_own(result, descriptor, counter_key(domain, descriptor.pairs))
+                self._count_own(result, descriptor, descriptor_key(domain, descriptor.pairs))
             return result
         rule = match.rule
         mode = self._mode_of(rule.id)
@@ -230,12 +231,6 @@ def overridden(
             own = override.limit is not None  # the same before and after a reload
             return counters, None if heritage is None or own else (heritage, override)
     return counted.counters, None if heritage is None else (heritage, None)
-
-
-def counter_key(domain: str, pairs: Sequence[Pair]) -> str:
-    """The key of a descriptor that no rule knows and that brought its own limit."""
-    told = [f"{escaped(key)}={escaped(value)}" for key, value in pairs]
-    return "|".join([escaped(domain), *told])
 
 
 def only_domain(compiled: Compiled, domain: str | None) -> str:

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 from penstock.rules.lists import ValueList
 from penstock.rules.matching.trace import TraceStep, trace
-from penstock.rules.matching.tree import Descriptor, Match, MatchNode, Pair, escaped, top_of
+from penstock.rules.matching.tree import Descriptor, Match, MatchNode, Pair, top_of
 from penstock.rules.model import Domain, Rule, id_part
 
-__all__ = ["Descriptor", "Match", "Matcher", "Pair", "escaped"]
+__all__ = ["Descriptor", "Match", "Matcher", "Pair"]
 
 
 class Matcher:

@@ -19,17 +19,15 @@ The key of a counter holds the domain and every pair::
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
+from penstock.keys import descriptor_head, descriptor_part
 from penstock.rules.lists import network_of
 from penstock.rules.model import Domain, Rule, Step
 from penstock.rules.wildcards import Wildcards
 
 Pair = tuple[str, str]
 Descriptor = Sequence[Pair]
-
-_UNSAFE = re.compile(r"[\x00-\x1f%=|\x7f-\x9f]")
 
 
 class Match:
@@ -85,13 +83,13 @@ class MatchNode:
 
     def below(self, step: Step) -> MatchNode:
         """The node of a step of the next level."""
-        index, head = len(self.steps), f"{self.tail}|{escaped(step.key)}="
+        index, head = len(self.steps), descriptor_head(self.tail, step.key)
         if step.value is None or (step.is_wildcard and not step.share_threshold):
             value, node = "", MatchNode("")
             node.vary = (*self.vary, (index, head, step if step.group else None))
         else:
             value = counted_as(step, step.value)
-            node = MatchNode(head + escaped(value))
+            node = MatchNode(head + descriptor_part(value))
             node.vary = self.vary
         node.rule = step.rule
         node.steps = (*self.steps, step)
@@ -113,7 +111,7 @@ class MatchNode:
                 value = counted_as(grouping, value)
             values[index] = value
             # Most values have nothing to escape, and of most of those this tells it at once.
-            key += head + (value if value.isalnum() else escaped(value))
+            key += head + (value if value.isalnum() else descriptor_part(value))
         key += self.tail
         allowed = denied = False
         for index, node in self.lists:
@@ -146,7 +144,7 @@ _NO_BRANCHES: Mapping[str, Branch] = {}
 
 
 def top_of(domain: Domain) -> MatchNode:
-    node = MatchNode(escaped(domain.name))
+    node = MatchNode(descriptor_part(domain.name))
     node.branches = branches(node, domain.steps)
     return node
 
@@ -176,12 +174,3 @@ def counted_as(step: Step, value: str) -> str:
     if step.share_threshold and step.value is not None:
         return step.value
     return value if step.group is None else network_of(value, step.group)
-
-
-def escaped(text: str) -> str:
-    """``text`` as a part of a key, in which it cannot be taken for more than one part."""
-    return _UNSAFE.sub(_code, text) if _UNSAFE.search(text) else text
-
-
-def _code(found: re.Match[str]) -> str:
-    return f"%{ord(found[0]):02X}"

@@ -44,8 +44,7 @@ class RedisCounters(Counters):
         self._store = store
         self._tag = tag
         self._prefix = prefix
-        self._limit_part = keys.part(limit.counted_as)
-        self._head = f"{prefix}:{self._limit_part}:"
+        self._head = keys.counter_head(prefix, limit.counted_as)
         self._started: int | None = None
         # Made now, so that a limit that Redis cannot hold is an error now.
         self._policy = policy(limit, store.clock.now())
@@ -54,9 +53,9 @@ class RedisCounters(Counters):
 
     def redis_key(self, name: str) -> bytes:
         if self._tag is None:
-            return keys.encode(self._head + keys.last_part(name))
-        tag = keys.part(check_key(self._tag(name)))
-        return keys.encode(f"{self._prefix}:{{{tag}}}:{self._limit_part}:{keys.last_part(name)}")
+            return keys.counter_key(self._head, name)
+        tag = check_key(self._tag(name))
+        return keys.counter_key(keys.counter_head(self._prefix, self.limit.counted_as, tag), name)
 
     def policy_at(self, now: int) -> Policy:
         """The policy to send when the server's clock shows ``now``."""
