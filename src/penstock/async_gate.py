@@ -22,7 +22,7 @@ from penstock.rules.deciding.heritage import Inherited
 from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.deciding.switches import Override, Switches
 from penstock.rules.deciding.taken import Taken, do_work_async
-from penstock.rules.deciding.verdict import Asked, Verdict
+from penstock.rules.deciding.verdict import DescriptorLike, Verdict
 from penstock.rules.matching.match import Matcher
 from penstock.rules.model import RuleSet
 from penstock.stores.base import Counters, Store
@@ -72,7 +72,9 @@ class AsyncGate:
         """See `Gate.from_rules`."""
         return cls(read_rules(rules), store, clock=clock)
 
-    async def check(self, *descriptors: Asked, domain: str | None = None, hits: int = 1) -> Verdict:
+    async def check(
+        self, *descriptors: DescriptorLike, domain: str | None = None, hits: int = 1
+    ) -> Verdict:
         """May the request go ahead? See `Gate.check`. A cancelled check has taken nothing."""
         if not self.store.waits:
             return self.sync.check(*descriptors, domain=domain, hits=hits)
@@ -84,7 +86,7 @@ class AsyncGate:
             raise
 
     async def check_into(
-        self, taken: Taken, descriptors: Sequence[Asked], domain: str | None, hits: int
+        self, taken: Taken, descriptors: Sequence[DescriptorLike], domain: str | None, hits: int
     ) -> Verdict:
         """See `Gate.check_into`. If it is cancelled or fails, the caller gives back."""
         store, gate = self.store, self.sync
@@ -135,12 +137,16 @@ class AsyncGate:
         """See `Gate.enforces`."""
         return self.sync.enforces
 
-    def denial(self, *descriptors: Asked, domain: str | None = None) -> Verdict | None:
+    def denial(self, *descriptors: DescriptorLike, domain: str | None = None) -> Verdict | None:
         """See `Gate.denial`. The store is not asked, so there is nothing to await."""
         return self.sync.denial(*descriptors, domain=domain)
 
     def treats_alike(
-        self, one: Sequence[Asked], other: Sequence[Asked], *, domain: str | None = None
+        self,
+        one: Sequence[DescriptorLike],
+        other: Sequence[DescriptorLike],
+        *,
+        domain: str | None = None,
     ) -> bool:
         """See `Gate.treats_alike`."""
         return self.sync.treats_alike(one, other, domain=domain)

@@ -28,7 +28,13 @@ from penstock.rules.deciding.plan import Planner
 from penstock.rules.deciding.pool import LimitPool
 from penstock.rules.deciding.switches import Override, Switches
 from penstock.rules.deciding.taken import Taken, do_work
-from penstock.rules.deciding.verdict import Asked, Descriptor, Verdict, as_descriptor, check_hits
+from penstock.rules.deciding.verdict import (
+    Descriptor,
+    DescriptorLike,
+    Verdict,
+    as_descriptor,
+    check_hits,
+)
 from penstock.rules.matching.match import Matcher
 from penstock.rules.model import ENFORCE, RuleSet, grouped
 from penstock.rules.reading.watch import Watcher
@@ -115,7 +121,9 @@ class Gate:
         """What finds a domain's rules, by its name; `Matcher.trace` explains how."""
         return self.compiled.matchers
 
-    def check(self, *descriptors: Asked, domain: str | None = None, hits: int = 1) -> Verdict:
+    def check(
+        self, *descriptors: DescriptorLike, domain: str | None = None, hits: int = 1
+    ) -> Verdict:
         """May the request go ahead?
 
         Each descriptor is a mapping, a list of pairs or a `Descriptor`. All limits that
@@ -132,7 +140,7 @@ class Gate:
             raise
 
     def check_into(
-        self, taken: Taken, descriptors: Sequence[Asked], domain: str | None, hits: int
+        self, taken: Taken, descriptors: Sequence[DescriptorLike], domain: str | None, hits: int
     ) -> Verdict:
         """`check` for who may give it back: what it takes is noted in ``taken``.
 
@@ -148,20 +156,24 @@ class Gate:
     def _finish(self, flow: Flow, taken: Taken) -> Verdict:
         return flows.run(flow, lambda work: do_work(self.store, work, taken))
 
-    def begin(self, descriptors: Sequence[Asked], domain: str | None, hits: int) -> Flow:
+    def begin(self, descriptors: Sequence[DescriptorLike], domain: str | None, hits: int) -> Flow:
         """A check, to be driven."""
         asked: list[Descriptor] = [as_descriptor(descriptor) for descriptor in descriptors]
         check, name = self._check(domain)
         return check.flow(asked, name, check_hits(hits))
 
-    def denial(self, *descriptors: Asked, domain: str | None = None) -> Verdict | None:
+    def denial(self, *descriptors: DescriptorLike, domain: str | None = None) -> Verdict | None:
         """The refusal of a deny list, if the request is on one; None if not. Counts nothing."""
         asked = [as_descriptor(descriptor) for descriptor in descriptors]
         check, name = self._check(domain)
         return check.denial(asked, name)
 
     def treats_alike(
-        self, one: Sequence[Asked], other: Sequence[Asked], *, domain: str | None = None
+        self,
+        one: Sequence[DescriptorLike],
+        other: Sequence[DescriptorLike],
+        *,
+        domain: str | None = None,
     ) -> bool:
         """Whether the same rules, lists and limits apply to both. Counts nothing."""
         check, name = self._check(domain)

@@ -30,7 +30,7 @@ def test_a_message_is_what_envoy_sends() -> None:
     message = as_message("d" * 200, descriptors(7, ["user", "path"]))
     request = read_request(message)
     assert request.domain == "d" * 200
-    entries = [[tuple(pair) for pair in each.pairs] for each in request.asked]
+    entries = [[tuple(pair) for pair in each.pairs] for each in request.descriptors]
     assert entries == [[("user", "key-7")], [("path", "10.0.0.7")]]
 
 

@@ -26,7 +26,7 @@ def ours(data: bytes) -> object:
         request = read_request(data)
     except GrpcError as error:
         return None if error.code == INVALID_ARGUMENT else error
-    asked = [(a.pairs, a.amount, a.unit, a.hits, a.negative) for a in request.asked]
+    asked = [(a.pairs, a.amount, a.unit, a.hits, a.negative) for a in request.descriptors]
     return request.domain, asked, request.hits
 
 
@@ -216,11 +216,13 @@ def test_groups_in_groups(depth: int) -> None:
 
 def test_a_request_is_bounded() -> None:
     most = b"\x12\x00" * MOST_DESCRIPTORS
-    assert len(read_request(most).asked) == MOST_DESCRIPTORS
+    assert len(read_request(most).descriptors) == MOST_DESCRIPTORS
     with pytest.raises(GrpcError, match="at most 1000 descriptors"):
         read_request(most + b"\x12\x00")
     wide = b"\x0a\x00" * MOST_ENTRIES
-    assert len(read_request(b"\x12" + varint(len(wide)) + wide).asked[0].pairs) == MOST_ENTRIES
+    assert (
+        len(read_request(b"\x12" + varint(len(wide)) + wide).descriptors[0].pairs) == MOST_ENTRIES
+    )
     wide += b"\x0a\x00"
     with pytest.raises(GrpcError, match="10000 entries"):
         read_request(b"\x12" + varint(len(wide)) + wide)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from penstock.service import rls_json
 from penstock.service.grpc_status import INVALID_ARGUMENT, GrpcError
-from penstock.service.rls_request import Request, read_request
+from penstock.service.rls_request import RateLimitRequest as ReadRequest
+from penstock.service.rls_request import read_request
 from penstock.service.service import Service
 from service.rls_case import ask
 from service.rls_messages import RateLimitRequest
@@ -21,8 +22,8 @@ from service.service_kit import USER, Slow, gate_of
 ENTRY = '{"entries": [{"key": "user", "value": "42"}]}'
 
 
-def told(request: Request) -> object:
-    asked = [(a.pairs, a.amount, a.unit, a.hits, a.negative) for a in request.asked]
+def told(request: ReadRequest) -> object:
+    asked = [(a.pairs, a.amount, a.unit, a.hits, a.negative) for a in request.descriptors]
     return request.domain, asked, request.hits
 
 
@@ -150,7 +151,7 @@ def test_where_it_is_wrong() -> None:
 
 def test_a_request_is_bounded() -> None:
     most = {"descriptors": [{}] * 1_000}
-    assert len(rls_json.read_request(json.dumps(most).encode()).asked) == 1_000
+    assert len(rls_json.read_request(json.dumps(most).encode()).descriptors) == 1_000
     most["descriptors"].append({})
     with pytest.raises(GrpcError, match="1000"):
         rls_json.read_request(json.dumps(most).encode())

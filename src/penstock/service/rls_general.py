@@ -19,7 +19,7 @@ from penstock.rules.deciding.verdict import Descriptor, Status, Verdict
 from penstock.rules.model import Rule
 from penstock.service.envoy_constants import OK, OVER_LIMIT, PERIODS, U32, UNIT_OF_PERIOD, UNITS
 from penstock.service.grpc_status import INVALID_ARGUMENT, GrpcError
-from penstock.service.rls_request import Asked, Request
+from penstock.service.rls_request import RateLimitRequest, RequestedDescriptor
 from penstock.service.rls_response import (
     CurrentLimit,
     Row,
@@ -58,35 +58,39 @@ class General:
         self._gate = gate
         self._clock = clock
 
-    def flow(self, request: Request) -> Flow:
+    def flow(self, request: RateLimitRequest) -> Flow:
         """A request, to be driven: yields what to check, is sent the verdict."""
         known = request.domain in self._gate.matchers
-        wanted = [self._descriptor(asked, request.hits, known) for asked in request.asked]
+        wanted = [
+            self._descriptor(descriptor, request.hits, known) for descriptor in request.descriptors
+        ]
         verdict = yield wanted, request.domain, request.hits
         backs = [s.reason == reasons.REFUND for s in verdict.statuses]
         if any(backs):
             looks = [replace(one, hits=0) for one, back in zip(wanted, backs, strict=True) if back]
             verdict = with_looks(verdict, (yield looks, request.domain, 1))
         rows = [
-            self._row(status, asked)
-            for status, asked in zip(verdict.statuses, request.asked, strict=True)
+            self._row(status, descriptor)
+            for status, descriptor in zip(verdict.statuses, request.descriptors, strict=True)
         ]
         return Response(request.domain, verdict, rows)
 
-    def _descriptor(self, asked: Asked, hits_of_all: int, known: bool) -> Descriptor:
-        hits = asked.hits
-        if asked.negative:
+    def _descriptor(
+        self, descriptor: RequestedDescriptor, hits_of_all: int, known: bool
+    ) -> Descriptor:
+        hits = descriptor.hits
+        if descriptor.negative:
             hits = -(max(1, hits_of_all) if hits is None else hits)
-        if asked.amount is None:
-            return Descriptor(asked.pairs, None, hits)
-        limit: Limit | None = own_limit(asked.amount, asked.unit)
+        if descriptor.amount is None:
+            return Descriptor(descriptor.pairs, None, hits)
+        limit: Limit | None = own_limit(descriptor.amount, descriptor.unit)
         if not known:
             limit = None
-        if limit is not None and asked.amount == 0:
-            return Descriptor(asked.pairs, None, hits, closed_period_ns=limit.period_ns)
-        return Descriptor(asked.pairs, limit, hits, envoy=True)
+        if limit is not None and descriptor.amount == 0:
+            return Descriptor(descriptor.pairs, None, hits, closed_period_ns=limit.period_ns)
+        return Descriptor(descriptor.pairs, limit, hits, envoy=True)
 
-    def _row(self, status: Status, asked: Asked) -> Row:
+    def _row(self, status: Status, descriptor: RequestedDescriptor) -> Row:
         code = OK if status.allowed else OVER_LIMIT
         decision = status.decision
         if decision is not None:
@@ -96,7 +100,11 @@ class General:
         if status.reason in (reasons.UNLIMITED, reasons.ALLOWED):
             return new_row(code, None, U32, -1)
         if status.reason == reasons.CLOSED:
-            limit = no_units(asked.unit, "") if asked.amount == 0 else closed_limit(status.rule)
+            limit = (
+                no_units(descriptor.unit, "")
+                if descriptor.amount == 0
+                else closed_limit(status.rule)
+            )
             reset = whole_seconds(window_left(limit.window, self._clock.now()))
             return new_row(code, limit, 0, reset)
         return new_row(code, None, 0, -1)

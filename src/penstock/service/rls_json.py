@@ -30,7 +30,7 @@ from penstock.service.envoy_constants import (
 )
 from penstock.service.grpc_status import INVALID_ARGUMENT, PERMISSION_DENIED, GrpcError
 from penstock.service.rls_general import Response
-from penstock.service.rls_request import Asked, Request
+from penstock.service.rls_request import RateLimitRequest, RequestedDescriptor
 from penstock.service.rls_response import Row
 from penstock.service.service import Service
 
@@ -61,7 +61,7 @@ def respond(
     """
     try:
         request = read_request(body)
-        if not refunds and any(asked.negative for asked in request.asked):
+        if not refunds and any(descriptor.negative for descriptor in request.descriptors):
             return 403, _told(GrpcError(PERMISSION_DENIED, f"isNegativeHits {NO_REFUNDS}"))
         answer = service.answer(request)
     except GrpcError as error:
@@ -91,7 +91,7 @@ def _told(error: GrpcError) -> bytes:
 # Requests ----------------------------------------------------------------------------------
 
 
-def read_request(body: bytes) -> Request:
+def read_request(body: bytes) -> RateLimitRequest:
     """From JSON; `GrpcError` says what is wrong, and where."""
     try:
         found = json.loads(
@@ -104,7 +104,7 @@ def read_request(body: bytes) -> Request:
         raise _wrong("", "is nested too deeply") from None
     except ValueError as error:
         raise _wrong("", f"is not JSON: {error}") from None
-    request = Request()
+    request = RateLimitRequest()
     entries = 0
     for name, value, where in _fields(found, "", ("domain", "descriptors", "hitsAddend")):
         if name == "domain":
@@ -112,33 +112,33 @@ def read_request(body: bytes) -> Request:
         elif name == "hitsAddend":
             request.hits = _whole(value, U32, where)
         else:
-            request.asked = _list(value, where, _descriptor)
-            entries = sum([len(asked.pairs) for asked in request.asked])
-    if len(request.asked) > MOST_DESCRIPTORS or entries > MOST_ENTRIES:
+            request.descriptors = _list(value, where, _descriptor)
+            entries = sum([len(descriptor.pairs) for descriptor in request.descriptors])
+    if len(request.descriptors) > MOST_DESCRIPTORS or entries > MOST_ENTRIES:
         raise _wrong("descriptors", f"has more than {MOST_DESCRIPTORS}, or too many entries")
     return request
 
 
-def _descriptor(value: Any, where: str) -> Asked:
-    asked = Asked()
+def _descriptor(value: Any, where: str) -> RequestedDescriptor:
+    descriptor = RequestedDescriptor()
     names = ("entries", "limit", "hitsAddend", "isNegativeHits")
     for name, inner, at in _fields(value, where, names):
         if name == "entries":
-            asked.pairs = tuple(_list(inner, at, _entry))
+            descriptor.pairs = tuple(_list(inner, at, _entry))
         elif name == "limit":
-            asked.amount = 0
+            descriptor.amount = 0
             for part, number, place in _fields(inner, at, ("requestsPerUnit", "unit")):
                 if part == "unit":
-                    asked.unit = _unit(number, place)
+                    descriptor.unit = _unit(number, place)
                 else:
-                    asked.amount = _whole(number, U32, place)
+                    descriptor.amount = _whole(number, U32, place)
         elif name == "hitsAddend":
-            asked.hits = _whole(inner, U64, at)
+            descriptor.hits = _whole(inner, U64, at)
         elif inner is True or inner is False:
-            asked.negative = inner
+            descriptor.negative = inner
         else:
             raise _wrong(at, "is true or false")
-    return asked
+    return descriptor
 
 
 def _entry(value: Any, where: str) -> tuple[str, str]:

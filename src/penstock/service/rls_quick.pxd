@@ -2,7 +2,7 @@ cimport cython
 
 from penstock.decision cimport Decision
 from penstock.rules.deciding.plan cimport PlainRule, Plan, PlanCache, Planner
-from penstock.service.rls_request cimport Asked, Request, read_request
+from penstock.service.rls_request cimport RequestedDescriptor, RateLimitRequest, read_request
 from penstock.service.rls_response cimport CurrentLimit, Row, new_row, row_of, write_row
 from penstock.stores.base cimport pick
 
@@ -15,10 +15,10 @@ cdef class MessagePlans:
     cdef Planner planner
     cdef dict limits
 
-    @cython.locals(plan=Plan, request=Request, planner=Planner)
+    @cython.locals(plan=Plan, request=RateLimitRequest, planner=Planner)
     cpdef object plan(self, bytes message)
-    @cython.locals(plan=Plan, asked=Asked, descriptors=list, attachment=list)
-    cdef Plan make(self, Request request, Planner planner)
+    @cython.locals(plan=Plan, descriptor=RequestedDescriptor, descriptors=list, attachment=list)
+    cdef Plan make(self, RateLimitRequest request, Planner planner)
     @cython.locals(limits=list)
     cdef list limits_of(self, PlainRule rule)
 
@@ -30,4 +30,4 @@ cpdef bytes answer_one(Plan plan, Decision decision, clock)
     chosen=Decision, limit=CurrentLimit, limits=list,
 )
 cpdef list rows_of(Plan plan, list decisions, clock)
-cpdef check(Request request)
+cpdef check(RateLimitRequest request)

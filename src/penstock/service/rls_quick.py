@@ -21,7 +21,7 @@ from penstock.rules.deciding.plan import PlainRule, Plan, PlanCache, Planner
 from penstock.service.envoy_constants import LONGEST_KEPT, MOST_PLANS, OK, OVER_LIMIT, SEEN
 from penstock.service.grpc_status import UNKNOWN, GrpcError
 from penstock.service.rls_general import limit_told
-from penstock.service.rls_request import Request, read_request
+from penstock.service.rls_request import RateLimitRequest, read_request
 from penstock.service.rls_response import CurrentLimit, Row, new_row, row_of, write_row
 from penstock.stores.base import pick
 
@@ -35,7 +35,7 @@ class MessagePlans:
         self.planner: Planner | None = None  # whose rules these are:
         self.limits: dict[PlainRule, list[CurrentLimit]] = {}
 
-    def plan(self, message: bytes) -> Plan | Request:
+    def plan(self, message: bytes) -> Plan | RateLimitRequest:
         """The plan of a request, or what was read where it has to take the general way."""
         planner: Planner = self.gate.planner
         plan = self.cache.get(message, planner)
@@ -50,12 +50,12 @@ class MessagePlans:
             self.cache.put(message, plan)
         return plan
 
-    def make(self, request: Request, planner: Planner) -> Plan | None:
+    def make(self, request: RateLimitRequest, planner: Planner) -> Plan | None:
         descriptors = []
-        for asked in request.asked:
-            if not asked.is_plain():
+        for descriptor in request.descriptors:
+            if not descriptor.is_plain():
                 return None
-            descriptors.append(asked.pairs)
+            descriptors.append(descriptor.pairs)
         plan = planner.make(request.domain, descriptors, request.hits)
         if plan is None:
             return None
@@ -104,9 +104,9 @@ def rows_of(plan: Plan, decisions: list[Decision], clock: Clock) -> list[Row]:
     return rows
 
 
-def check(request: Request) -> None:
+def check(request: RateLimitRequest) -> None:
     """That it asks for something; if not, the status is that of Envoy's service."""
     if not request.domain:
         raise GrpcError(UNKNOWN, "a request names its domain; this one is empty")
-    if not request.asked:
+    if not request.descriptors:
         raise GrpcError(UNKNOWN, "a request has at least one descriptor; this one has none")

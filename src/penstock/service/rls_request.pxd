@@ -6,7 +6,7 @@ cdef int DEEPEST
 cdef Py_ssize_t MOST_DESCRIPTORS, MOST_ENTRIES
 
 
-cdef class Asked:
+cdef class RequestedDescriptor:
     cdef public tuple pairs
     cdef public object amount
     cdef public uint64_t unit
@@ -16,9 +16,9 @@ cdef class Asked:
     cpdef bint is_plain(self)
 
 
-cdef class Request:
+cdef class RateLimitRequest:
     cdef public str domain
-    cdef public list asked
+    cdef public list descriptors
     cdef public uint64_t hits
 
 
@@ -42,13 +42,16 @@ cdef class Reader:
     cdef int skip(self, uint64_t tag, int depth) except -1
 
 
-@cython.locals(reader=Reader, request=Request, asked=Asked, entries=Py_ssize_t, tag=uint64_t)
-cpdef Request read_request(bytes data)
-@cython.locals(asked=Asked, pairs=list, outer=Py_ssize_t, tag=uint64_t)
-cdef Asked read_descriptor(Reader reader)
+@cython.locals(
+    reader=Reader, request=RateLimitRequest, descriptor=RequestedDescriptor, entries=Py_ssize_t,
+    tag=uint64_t,
+)
+cpdef RateLimitRequest read_request(bytes data)
+@cython.locals(descriptor=RequestedDescriptor, pairs=list, outer=Py_ssize_t, tag=uint64_t)
+cdef RequestedDescriptor read_descriptor(Reader reader)
 @cython.locals(outer=Py_ssize_t, tag=uint64_t, key=str, value=str)
 cdef tuple read_entry(Reader reader)
 @cython.locals(outer=Py_ssize_t, tag=uint64_t)
-cdef int read_limit(Reader reader, Asked asked) except -1
+cdef int read_limit(Reader reader, RequestedDescriptor descriptor) except -1
 @cython.locals(outer=Py_ssize_t, tag=uint64_t, value=uint64_t)
 cdef object read_wrapped(Reader reader, object before)

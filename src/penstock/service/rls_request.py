@@ -19,7 +19,7 @@ from penstock.service.envoy_constants import DEEPEST, MOST_DESCRIPTORS, MOST_ENT
 from penstock.service.grpc_status import INVALID_ARGUMENT, GrpcError
 
 
-class Asked:
+class RequestedDescriptor:
     """One descriptor. ``amount`` is None without a ``limit``, and ``hits`` without hits."""
 
     def __init__(self) -> None:
@@ -34,12 +34,12 @@ class Asked:
         return self.amount is None and self.hits is None and not self.negative
 
 
-class Request:
+class RateLimitRequest:
     """A RateLimitRequest."""
 
     def __init__(self) -> None:
         self.domain = ""
-        self.asked: list[Asked] = []
+        self.descriptors: list[RequestedDescriptor] = []
         self.hits = 0
 
 
@@ -126,18 +126,18 @@ def malformed(why: str) -> GrpcError:
     return GrpcError(INVALID_ARGUMENT, f"this is no RateLimitRequest: {why}")
 
 
-def read_request(data: bytes) -> Request:
+def read_request(data: bytes) -> RateLimitRequest:
     """From bytes; `GrpcError` if they are no such message."""
     reader = Reader(data)
-    request = Request()
+    request = RateLimitRequest()
     entries = 0
     while reader.at < reader.end:
         tag = reader.tag()
         if tag == 18:  # descriptors
-            asked = read_descriptor(reader)
-            request.asked.append(asked)
-            entries += len(asked.pairs)
-            if len(request.asked) > MOST_DESCRIPTORS or entries > MOST_ENTRIES:
+            descriptor = read_descriptor(reader)
+            request.descriptors.append(descriptor)
+            entries += len(descriptor.pairs)
+            if len(request.descriptors) > MOST_DESCRIPTORS or entries > MOST_ENTRIES:
                 raise GrpcError(
                     INVALID_ARGUMENT,
                     f"a request has at most {MOST_DESCRIPTORS} descriptors, with"
@@ -152,8 +152,8 @@ def read_request(data: bytes) -> Request:
     return request
 
 
-def read_descriptor(reader: Reader) -> Asked:
-    asked = Asked()
+def read_descriptor(reader: Reader) -> RequestedDescriptor:
+    descriptor = RequestedDescriptor()
     pairs: list[tuple[str, str]] = []
     outer = reader.enter()
     while reader.at < reader.end:
@@ -161,16 +161,16 @@ def read_descriptor(reader: Reader) -> Asked:
         if tag == 10:  # entries
             pairs.append(read_entry(reader))
         elif tag == 18:  # limit
-            read_limit(reader, asked)
+            read_limit(reader, descriptor)
         elif tag == 26:  # hits_addend
-            asked.hits = read_wrapped(reader, asked.hits)
+            descriptor.hits = read_wrapped(reader, descriptor.hits)
         elif tag == 32:  # is_negative_hits
-            asked.negative = reader.varint(10) != 0
+            descriptor.negative = reader.varint(10) != 0
         else:
             reader.skip(tag, DEEPEST - 2)
     reader.end = outer
-    asked.pairs = tuple(pairs)
-    return asked
+    descriptor.pairs = tuple(pairs)
+    return descriptor
 
 
 def read_entry(reader: Reader) -> tuple[str, str]:
@@ -188,17 +188,17 @@ def read_entry(reader: Reader) -> tuple[str, str]:
     return key, value
 
 
-def read_limit(reader: Reader, asked: Asked) -> None:
+def read_limit(reader: Reader, descriptor: RequestedDescriptor) -> None:
     """A RateLimitOverride, on top of what another part of it may have said."""
-    if asked.amount is None:
-        asked.amount = 0
+    if descriptor.amount is None:
+        descriptor.amount = 0
     outer = reader.enter()
     while reader.at < reader.end:
         tag = reader.tag()
         if tag == 8:  # requests_per_unit
-            asked.amount = reader.varint(10) & U32
+            descriptor.amount = reader.varint(10) & U32
         elif tag == 16:  # unit
-            asked.unit = reader.varint(10) & U32
+            descriptor.unit = reader.varint(10) & U32
         else:
             reader.skip(tag, DEEPEST - 3)
     reader.end = outer

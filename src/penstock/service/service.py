@@ -27,7 +27,7 @@ from penstock.service.envoy_constants import OK, OVER_LIMIT
 from penstock.service.failures import as_status
 from penstock.service.rls_general import Flow, General, Response, ratelimit_headers
 from penstock.service.rls_quick import MessagePlans, answer_one, check, rows_of
-from penstock.service.rls_request import Request
+from penstock.service.rls_request import RateLimitRequest
 from penstock.service.rls_response import write_response
 
 Reply = bytes | Awaitable[bytes]
@@ -101,7 +101,7 @@ class Service:
             raise as_status(error) from None
         return self._decided(plan, decisions, start)
 
-    def answer(self, request: Request) -> Response | Awaitable[Response]:
+    def answer(self, request: RateLimitRequest) -> Response | Awaitable[Response]:
         """The same for a request that was read already, from JSON or otherwise."""
         start = 0 if self._observer is None else self._timer.now()
         try:
@@ -126,7 +126,7 @@ class Service:
         headers = ratelimit_headers(rows) if self._headers else []
         return write_response(OK if all(decisions) else OVER_LIMIT, rows, headers)
 
-    def _answer(self, request: Request, start: int) -> Response | Awaitable[Response]:
+    def _answer(self, request: RateLimitRequest, start: int) -> Response | Awaitable[Response]:
         flow = self._general.flow(request)
         return self._drive_later(flow, start) if self._waits else self._drive(flow, start)
 

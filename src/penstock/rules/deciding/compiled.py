@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from penstock.durations import SECOND
 from penstock.errors import UnsupportedLimit
 from penstock.limit import Limit
-from penstock.rules.deciding.heritage import Asked, Heritage
+from penstock.rules.deciding.heritage import Heritage, SeenKeys
 from penstock.rules.deciding.lineage import Lineage, Seat
 from penstock.rules.matching.match import Match, Matcher
 from penstock.rules.model import Period, Rule, RuleLimit, RuleSet
@@ -53,7 +53,7 @@ class Compiled:
     ) -> None:
         self.rules = rules
         self.lineage = lineage or Lineage()
-        self.asked = Asked()
+        self.asked = SeenKeys()
         self.matchers: dict[str, Matcher] = {
             name: Matcher(domain) for name, domain in rules.domains.items()
         }

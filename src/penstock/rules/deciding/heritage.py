@@ -7,7 +7,7 @@ takes the largest part of any of them that was used:
     used of the new = max(what it says itself, used of the old * burst of the new / of the old)
 
 rounded up. So the time that passes until that first request counts by the old limit. A process
-remembers which of its keys have asked (`Asked`); a key that it has not seen, or has forgotten,
+remembers which of its keys have asked (`SeenKeys`); a key that it has not seen, or has forgotten,
 is compared with all ancestors again, which never makes a limit looser.
 
 Who comes for a key while its usage is being brought over waits until that is done.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST_ASKED = 200_000
 
 
-class Asked:
+class SeenKeys:
     """In which generation of the rules each key was last asked about, in this process."""
 
     __slots__ = ("_found", "_tokens")
@@ -69,7 +69,7 @@ class Heritage:
     __slots__ = ("_asked", "_generation", "_under_way", "ancestors", "token", "until")
 
     def __init__(
-        self, ancestors: Sequence[Ancestor], generation: int, asked: Asked, token: int
+        self, ancestors: Sequence[Ancestor], generation: int, asked: SeenKeys, token: int
     ) -> None:
         self.ancestors = ancestors
         self.until = max(each.until for each in ancestors)

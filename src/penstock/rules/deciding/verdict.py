@@ -48,10 +48,10 @@ class Descriptor:
         return cls(check_pairs(pairs), own, None if hits is None else check_hits(hits))
 
 
-Asked = Descriptor | Mapping[str, str] | Iterable[Pair]
+DescriptorLike = Descriptor | Mapping[str, str] | Iterable[Pair]
 
 
-def as_descriptor(asked: Asked) -> Descriptor:
+def as_descriptor(asked: DescriptorLike) -> Descriptor:
     return asked if type(asked) is Descriptor else Descriptor(check_pairs(asked))  # type: ignore[arg-type]  # it is no Descriptor
 
 
