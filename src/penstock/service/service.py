@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Sequence
 from itertools import zip_longest
 from typing import Any, Protocol
 
+from penstock import flows
 from penstock.async_gate import AsyncGate
 from penstock.clock import MONOTONIC, WALL, Clock
 from penstock.decision import Decision
@@ -131,27 +132,20 @@ class Service:
         return self._drive_later(flow, start) if self._waits else self._drive(flow, start)
 
     def _drive(self, flow: Flow, start: int) -> Response:
-        try:
-            asking = next(flow)
-            while True:
-                descriptors, domain, hits = asking
-                asking = flow.send(self.gate.sync.check(*descriptors, domain=domain, hits=hits))
-        except StopIteration as end:
-            return self._finished(end.value, start)
+        gate = self.gate.sync
+        response = flows.run(flow, lambda a: gate.check(*a[0], domain=a[1], hits=a[2]))
+        return self._finished(response, start)
 
     async def _drive_later(self, flow: Flow, start: int) -> Response:
         taken = Taken()
         try:
-            asking = next(flow)
-            while True:
-                asking = flow.send(await self.gate.check_into(taken, *asking))
-        except StopIteration as end:
-            return self._finished(end.value, start)
+            response = await flows.run_async(flow, lambda a: self.gate.check_into(taken, *a))
         except BaseException as error:
             taken.give_back_async()
             if isinstance(error, PenstockError):
                 raise as_status(error) from None
             raise
+        return self._finished(response, start)
 
     def _finished(self, response: Response, start: int) -> Response:
         if self._observer is not None:
