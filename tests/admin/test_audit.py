@@ -112,10 +112,10 @@ LATE: Answer = {"ok": False, "status": 504, "error": "worker 2 did not answer"}
 @pytest.mark.parametrize(
     ("answers", "status", "error"),
     [
-        ([OK, LATE], 500, "1 of 2 workers did not take it: worker 2 did not answer"),
+        ([OK, LATE], 500, "1 of 2 workers failed: worker 2 did not answer"),
         ([LATE, LATE], 504, "worker 2 did not answer"),
         ([LATE, {"ok": False, "status": 400, "error": "no"}], 500, "2 of 2 workers"),
-        ([], 500, "there is no worker"),
+        ([], 500, "no worker is running"),
         (RuntimeError("lost"), 500, "internal error: see the log"),
     ],
 )
@@ -195,7 +195,7 @@ async def test_what_cannot_be_recorded_is_said(
     site.api.audit = AuditLog("/dev/full", sync=sync, clock=site.clock)
     done = await site.ask("PUT", "/v1/mode", {"mode": "off"})
     assert done.status_code == 500
-    assert done.json()["error"].startswith("it was done, but cannot write to the audit log")
+    assert done.json()["error"].startswith("the change was made, but cannot write to the audit log")
     # Then the log has it.
     record = next(r for r in caplog.records if r.name == "penstock.audit")
     assert record.fields["audit"]["after"] == "off"  # type: ignore[attr-defined]
@@ -236,7 +236,7 @@ def test_a_closed_one_says_so(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.log")
     log.close()
     log.close()
-    with pytest.raises(AuditError, match="it is closed"):
+    with pytest.raises(AuditError, match="the log is closed"):
         log.write({"n": 1})
 
 

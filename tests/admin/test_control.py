@@ -151,7 +151,7 @@ async def test_a_worker_that_starts_later_gets_what_is_left(our_loggers: None) -
 @pytest.mark.parametrize(
     ("command", "status", "error"),
     [
-        ({"do": "nothing"}, 400, "no command 'nothing'"),
+        ({"do": "nothing"}, 400, "unknown command 'nothing'"),
         ({}, 400, "do"),
         ({"do": "mode", "mode": "loud"}, 400, "a mode is one of"),
         ({"do": "override", "key": "user"}, 400, "value"),

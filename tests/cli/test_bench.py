@@ -17,7 +17,7 @@ import asyncio, json, sys
 from penstock.async_gate import AsyncGate
 from penstock.service.service import Service
 from penstock.wires.http.check import CheckApi
-from penstock.wires.http.messages import HttpAnswer
+from penstock.wires.http.messages import HttpResponse
 from penstock.wires.http.protocol import HttpServer
 
 async def main():
@@ -29,9 +29,9 @@ async def main():
     def handler(request):
         if request.path == "/echo":
             good = request.method == "PUT" and request.body.startswith(b"<key-")
-            return HttpAnswer(200 if good and request.header("x-a") == "b" else 400)
+            return HttpResponse(200 if good and request.header("x-a") == "b" else 400)
         if request.path == "/get":
-            return HttpAnswer(200 if request.method == "GET" else 405)
+            return HttpResponse(200 if request.method == "GET" else 405)
         return check(request)
 
     server = HttpServer(handler)

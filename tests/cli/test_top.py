@@ -70,7 +70,7 @@ def admin_api() -> Iterator[tuple[Admin, str]]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if admin.token and self.headers.get("Authorization") != f"Bearer {admin.token}":
-                status, content = 401, {"error": "a token is needed here"}
+                status, content = 401, {"error": "a token is required"}
             else:
                 status, content = admin.answer(self.path)
             body = json.dumps(content).encode()

@@ -21,7 +21,7 @@ from penstock.loadgen.report import accuracy_of, lines
 from penstock.loadgen.requests import as_json, as_message, descriptors
 from penstock.loadgen.scheduler import Run, Scheduler
 from penstock.service.service import Service
-from penstock.wires.http.messages import HttpAnswer, HttpRequest
+from penstock.wires.http.messages import HttpRequest, HttpResponse
 from penstock.wires.http.protocol import HttpServer
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -80,11 +80,11 @@ async def test_http_is_counted_and_measured() -> None:
     gate = AsyncGate.from_rules(RULES)
     seen: list[HttpRequest] = []
 
-    async def handler(request: HttpRequest) -> HttpAnswer:
+    async def handler(request: HttpRequest) -> HttpResponse:
         seen.append(request)
         asked = json.loads(request.body)
         verdict = await gate.check(*asked["descriptors"], domain=asked["domain"])
-        return HttpAnswer(200 if verdict else 429)
+        return HttpResponse(200 if verdict else 429)
 
     async with http_server(handler) as url:
         run = await drive_http(url, Load(seconds=0.3, connections=3, streams=2, keys=5))
@@ -106,7 +106,7 @@ async def test_http_is_counted_and_measured() -> None:
 
 
 async def test_a_stated_rate_is_kept() -> None:
-    async with http_server(lambda request: HttpAnswer(200)) as url:
+    async with http_server(lambda request: HttpResponse(200)) as url:
         run = await drive_http(url, Load(seconds=0.5, rate=400, connections=2))
     assert run.counts.sent == 200
     assert run.counts.answers == 200
@@ -121,14 +121,14 @@ async def test_who_had_to_wait_because_the_service_stood_still_is_counted(
     """It stands still for 0.4 s of 0.8: with a rate, about half of all requests were due then."""
     start = None
 
-    async def handler(request: HttpRequest) -> HttpAnswer:
+    async def handler(request: HttpRequest) -> HttpResponse:
         nonlocal start
         now = asyncio.get_running_loop().time()
         start = start or now  # when the first one came
         now -= start
         if 0.2 < now < 0.6:
             await asyncio.sleep(0.6 - now)
-        return HttpAnswer(200)
+        return HttpResponse(200)
 
     async with http_server(handler) as url:
         run = await drive_http(url, Load(seconds=0.8, rate=rate, connections=1))
@@ -138,9 +138,9 @@ async def test_who_had_to_wait_because_the_service_stood_still_is_counted(
 
 
 async def test_a_service_that_is_too_slow_is_told_of() -> None:
-    async def handler(request: HttpRequest) -> HttpAnswer:
+    async def handler(request: HttpRequest) -> HttpResponse:
         await asyncio.sleep(0.05)
-        return HttpAnswer(200)
+        return HttpResponse(200)
 
     async with http_server(handler) as url:
         run = await drive_http(url, Load(seconds=0.3, rate=500, connections=1, patience=0.2))
@@ -149,7 +149,7 @@ async def test_a_service_that_is_too_slow_is_told_of() -> None:
 
 
 async def test_errors_are_counted_by_kind() -> None:
-    async with http_server(lambda request: HttpAnswer(500)) as url:
+    async with http_server(lambda request: HttpResponse(500)) as url:
         run = await drive_http(url, Load(seconds=0.1, connections=1))
     assert run.counts.answers == 0
     assert set(run.counts.errors) == {"HTTP 500"}
@@ -175,7 +175,7 @@ async def test_a_connection_that_is_lost_is_made_again() -> None:
 
 
 async def test_nobody_there() -> None:
-    async with http_server(lambda request: HttpAnswer(200)) as url:
+    async with http_server(lambda request: HttpResponse(200)) as url:
         pass
     run = await drive_http(url, Load(seconds=0.1))
     assert "refused" in run.trouble
@@ -264,7 +264,7 @@ async def test_an_answer_without_a_code_is_an_error() -> None:
 
 
 async def test_what_speaks_no_http_2_is_told() -> None:
-    async with http_server(lambda request: HttpAnswer(200)) as url:
+    async with http_server(lambda request: HttpResponse(200)) as url:
         address = url.removeprefix("http://").partition("/")[0]
         run = await drive_grpc(address, Load(seconds=0.1, connections=1))
     assert "HTTP/2" in run.trouble

@@ -54,7 +54,7 @@ async def test_a_client_s_line_without_end_is_cut_off(name: str) -> None:
                 await asyncio.sleep(0)
         assert (await client.response()).status in (400, 431)
         assert await client.ended()
-    assert not front.proxy.pool.links
+    assert not front.proxy.pool.connections
 
 
 async def test_a_trailer_of_megabytes_does_not_hold_up_the_others() -> None:

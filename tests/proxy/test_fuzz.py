@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from penstock.wires.http.messages import Handler, HttpAnswer, HttpRequest
+from penstock.wires.http.messages import Handler, HttpRequest, HttpResponse
 from penstock.wires.http.protocol import HttpServer
 from proxy.proxy_parts import OPEN, Client, running
 
@@ -86,10 +86,10 @@ async def test_every_request_that_reaches_the_server_was_counted(
 ) -> None:
     seen = 0
 
-    def handler(request: HttpRequest) -> HttpAnswer:
+    def handler(request: HttpRequest) -> HttpResponse:
         nonlocal seen
         seen += 1
-        return HttpAnswer(200, request.body)
+        return HttpResponse(200, request.body)
 
     counted = 0
     caplog.set_level(logging.ERROR)

@@ -257,7 +257,7 @@ async def test_a_client_that_leaves_takes_its_request_with_it() -> None:
             await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             await asyncio.wait_for(asked.wait(), 5)
         await asyncio.wait_for(left.wait(), 5)
-        assert not front.proxy.pool.links
+        assert not front.proxy.pool.connections
 
 
 async def test_a_thousand_requests_at_once_are_read_a_few_at_a_time() -> None:

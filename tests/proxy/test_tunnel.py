@@ -64,7 +64,7 @@ async def test_bytes_go_both_ways_also_those_that_come_early() -> None:
         assert await client.reader.readexactly(5) == b"\x00\xffABC"
         client.writer.write_eof()  # one side may end before the other
         assert await asyncio.wait_for(client.reader.read(), 5) == b"bye"
-    assert not front.proxy.pool.links
+    assert not front.proxy.pool.connections
 
 
 async def test_a_tunnel_ends_with_either_end() -> None:
@@ -186,7 +186,7 @@ async def test_what_is_under_way_is_finished() -> None:
             assert await busy.ended()
             await asyncio.wait_for(draining, 5)
         assert not front.proxy.connections
-        assert not front.proxy.pool.links
+        assert not front.proxy.pool.connections
 
 
 async def test_what_takes_too_long_is_cut() -> None:

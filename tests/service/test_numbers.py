@@ -21,7 +21,7 @@ from penstock.service.rls_request import read_request
 from penstock.service.service import Service
 from penstock.testing import FakeClock
 from penstock.wires.http.api import http_api
-from penstock.wires.http.messages import HttpAnswer, HttpRequest
+from penstock.wires.http.messages import HttpRequest, HttpResponse
 from service.rls_case import ask
 from service.rls_messages import decode, decode_json, encode
 
@@ -114,16 +114,16 @@ def rls_the_general_way(limit: str, clock: FakeClock) -> Asking:
     return asking
 
 
-def http(limit: str, clock: FakeClock) -> Callable[..., HttpAnswer]:
+def http(limit: str, clock: FakeClock) -> Callable[..., HttpResponse]:
     routes = http_api(service_of(limit, clock), Health(), Trust(["127.0.0.0/8"]))
 
-    def asking(path: str, body: Any = None) -> HttpAnswer:
+    def asking(path: str, body: Any = None) -> HttpResponse:
         request = HttpRequest(ADDRESS)
         request.path = path
         if body is not None:
             request.method, request.body = "POST", json.dumps(body).encode()
         answer = routes(request)
-        assert isinstance(answer, HttpAnswer)
+        assert isinstance(answer, HttpResponse)
         return answer
 
     return asking

@@ -18,7 +18,7 @@ from penstock.service.grpc_status import (
 from penstock.service.service import Service
 from penstock.wires.http.auth import AuthApi
 from penstock.wires.http.check import CheckApi
-from penstock.wires.http.messages import HttpAnswer, HttpRequest
+from penstock.wires.http.messages import HttpRequest, HttpResponse
 from service.rls_case import ask, descriptor
 from service.rls_cases import CASES, Case, Message, make_gate
 from service.rls_messages import decode, encode
@@ -89,7 +89,7 @@ async def test_nobody_is_told_where_a_store_is_that_fails(waits: bool) -> None:
             request = HttpRequest("127.0.0.1")
             request.body = json.dumps(body).encode()
             answer: Any = api(request)
-            answer = answer if isinstance(answer, HttpAnswer) else await answer
+            answer = answer if isinstance(answer, HttpResponse) else await answer
             assert answer.status == status
             assert b"no answer" not in answer.body
     batch = await _answered(check, {"checks": [one, {"descriptors": [{"other": "1"}]}]})
@@ -113,8 +113,8 @@ class Failing(Slow):
         raise StoreUnavailable("no answer")
 
 
-async def _answered(api: Any, body: Any) -> HttpAnswer:
+async def _answered(api: Any, body: Any) -> HttpResponse:
     request = HttpRequest("127.0.0.1")
     request.body = json.dumps(body).encode()
     answer = api(request)
-    return answer if isinstance(answer, HttpAnswer) else await answer
+    return answer if isinstance(answer, HttpResponse) else await answer

@@ -25,7 +25,7 @@ from penstock.stores.redis import RedisStore
 from penstock.stores.redis.counters import RedisCounters
 from penstock.wires.http.auth import AuthApi
 from penstock.wires.http.check import CheckApi
-from penstock.wires.http.messages import HttpAnswer, HttpRequest
+from penstock.wires.http.messages import HttpRequest, HttpResponse
 
 LIMIT = "3/hour"
 RULES = """
@@ -124,9 +124,9 @@ async def test_wsgi(planted: Planted, value: Any) -> None:
         assert not planted.tells(repr(seen) + repr(body))
 
 
-async def answer_of(api: Any, request: HttpRequest) -> HttpAnswer:
+async def answer_of(api: Any, request: HttpRequest) -> HttpResponse:
     answer = api(request)
-    return answer if isinstance(answer, HttpAnswer) else await answer
+    return answer if isinstance(answer, HttpResponse) else await answer
 
 
 def asked(body: Any) -> HttpRequest:

@@ -1,15 +1,15 @@
-"""Access: who may use the admin API. A matter of security.
+"""Access: which requests the admin API admits. Security-critical.
 
 ::
 
-    a token was sent           right: in.   wrong: 401, counted, and after ten of them 429
-    none, from this machine    in, if it was asked for by a name of this machine: a web page
-                               that has its own name point here cannot get in
-    none, from elsewhere       401
+    with a token               valid: admitted. invalid: 401, counted; after ten of them 429
+    without, from this host    admitted if Host is a name of this host, so that a web page
+                               whose own name resolves to this host is not (DNS rebinding)
+    without, from elsewhere    401
 
-From this machine means: over loopback or a Unix socket, and not passed on by a proxy. A page
-in a browser here could send a request without reading its answer: so what a browser marks
-as coming from another site is refused, too. No answer allows another origin to read it.
+From this host means: over loopback or a Unix socket, and not through a proxy. A web page in a
+local browser could send a request without reading the response, so requests that a browser
+marks as cross-site are denied, too. No response allows another origin to read it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.admin.errors import Refused
+from penstock.admin.errors import RequestRejected
 from penstock.admin.tokens import Tokens
 from penstock.clock import Clock
 from penstock.limit import Limit
@@ -30,9 +30,9 @@ from penstock.wires.http.messages import HttpRequest
 
 LOCAL = "local"
 FAILURES = "10/minute lockout 1m"
-# Addresses that are remembered for failing: some 100 bytes each.
+# How many addresses with failures are remembered: about 100 bytes each.
 MOST_FAILING = 100_000
-# Who shares an address with whom: an IPv6 customer has a network of 64 bits, at least.
+# The prefix that counts as one client: an IPv6 customer has at least a /64.
 _NETWORKS = (32, 64)
 UNIX_PEER = "unix"
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -43,24 +43,24 @@ _BEARER = re.compile(r"(?i)bearer +(\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who it was: ``name`` of the token and the start of its digest, or `LOCAL`."""
+    """The caller: ``name`` of its token and the start of its digest, or `LOCAL`."""
 
     peer: str
     name: str
     digest: str | None = None
 
 
-class Denied(Refused):
-    """Not let in. ``silent`` where the record has it already."""
+class Denied(RequestRejected):
+    """The request is denied. ``silent`` if it is already in the audit log."""
 
     silent = False
 
 
 class Access:
-    """Decides on every request before anything else looks at it.
+    """Admits or denies every request before anything else reads it.
 
-    ``always`` asks for a token on loopback, too. ``names``: other names of this machine by
-    which it may be asked without one.
+    ``always`` requires a token on loopback, too. ``names``: other names of this host that
+    requests without a token may have in Host.
     """
 
     def __init__(
@@ -74,62 +74,62 @@ class Access:
     ) -> None:
         self.tokens = Tokens() if tokens is None else tokens
         if always and not self.tokens:
-            raise ValueError("a token is to be asked for always, and there is none")
+            raise ValueError("a token is always required, but none is configured")
         if isinstance(names, str):
-            raise TypeError(f"names is a list of names, such as [{names!r}]")
+            raise TypeError(f"names must be a list of names, such as [{names!r}]")
         self._always = always
         self._names = _LOCAL_NAMES | {_checked_name(name) for name in names}
         self._failures = Limiter(failures, MemoryStore(MOST_FAILING, clock))
 
     def admit(self, request: HttpRequest) -> Caller:
-        """Who asks; `Denied` if they may not."""
+        """The caller of a request; raises `Denied`."""
         peer = UNIX_PEER if request.peer is None else request.peer
-        given = request.header("authorization")
-        if given is not None and self.tokens:
-            return self._by_token(_failing(request), peer, given)
+        authorization = request.header("authorization")
+        if authorization is not None and self.tokens:
+            return self._by_token(_failing(request), peer, authorization)
         if self._always or not is_local(request):
-            message = "a token is needed here: Authorization: Bearer ..."
+            message = "a token is required: Authorization: Bearer ..."
             raise self._failed(_failing(request), message)
         self._check_browser(request)
         return Caller(peer, LOCAL)
 
-    def _by_token(self, key: str, peer: str, given: str) -> Caller:
+    def _by_token(self, key: str, peer: str, authorization: str) -> Caller:
         look = self._failures.peek(key)
         if not look:
             raise _locked_out(look.retry_after, silent=True)
-        bearer = _BEARER.fullmatch(given)
-        found = self.tokens.find(bearer[1]) if bearer else None
-        if found is None:
-            raise self._failed(key, "the token is not right")
-        return Caller(peer, *found)
+        bearer = _BEARER.fullmatch(authorization)
+        token = self.tokens.find(bearer[1]) if bearer else None
+        if token is None:
+            raise self._failed(key, "the token is invalid")
+        return Caller(peer, *token)
 
     def _failed(self, key: str, message: str) -> Denied:
-        """A failure that counts."""
+        """Count a failure."""
         decision = self._failures.hit(key)
         if not decision:
             return _locked_out(decision.retry_after, silent=True)
         if decision.last:
-            self._failures.hit(key)  # one too many: the door shuts now, not at the next try
+            self._failures.hit(key)  # lock out now, not at the next try
             return _locked_out(self._failures.peek(key).retry_after)
         return Denied(401, message, headers=[("WWW-Authenticate", 'Bearer realm="penstock"')])
 
     def _check_browser(self, request: HttpRequest) -> None:
         host = (request.header("host") or "").lower()
-        found = _HOST.fullmatch(host)
-        if found is None or found[1] not in self._names:
+        match = _HOST.fullmatch(host)
+        if match is None or match[1] not in self._names:
             raise Denied(
-                403, "without a token, ask for localhost, 127.0.0.1 or [::1], or for a name that"
-                " the server was given: another name in the Host header may be somebody's trick",
+                403, "without a token, Host must be localhost, 127.0.0.1, [::1] or a name that was"
+                " configured: another name may be a DNS rebinding attack",
             )  # fmt: skip
         origin = request.header("origin")
         if origin is not None and origin.lower().partition("://")[2] != host:
-            raise Denied(403, "a page of another origin may not ask here")
+            raise Denied(403, "requests from a page of another origin are denied")
         if (request.header("sec-fetch-site") or "none") not in ("none", "same-origin"):
-            raise Denied(403, "a page of another site may not ask here")
+            raise Denied(403, "requests from a page of another site are denied")
 
 
 def is_local(request: HttpRequest) -> bool:
-    """From this machine, and not on somebody else's behalf."""
+    """Whether it comes from this host, and not through a proxy."""
     return not is_proxied(request) and (request.peer is None or is_loopback(request.peer))
 
 
@@ -138,12 +138,12 @@ def is_proxied(request: HttpRequest) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    found = as_address(address)
-    return found is not None and found.is_loopback
+    parsed = as_address(address)
+    return parsed is not None and parsed.is_loopback
 
 
 def _failing(request: HttpRequest) -> str:
-    """By what failures are counted. Those behind a proxy do not shut its own machine out."""
+    """The key that failures count against. Clients of a proxy do not lock out its host."""
     peer = UNIX_PEER if request.peer is None else network_of(request.peer, _NETWORKS)
     return f"{peer} by proxy" if is_proxied(request) else peer
 
@@ -156,9 +156,9 @@ def _locked_out(seconds: float | None, silent: bool = False) -> Denied:
 
 
 def _checked_name(name: object) -> str:
-    found = _HOST.fullmatch(name.lower()) if isinstance(name, str) else None
-    if found is None or found[1] != found[0]:
+    match = _HOST.fullmatch(name.lower()) if isinstance(name, str) else None
+    if match is None or match[1] != match[0]:
         raise ValueError(
-            f"a name is a host without a port, such as 'admin.local', not {name!r:.100}"
+            f"a name must be a host without a port, such as 'admin.local', not {name!r:.100}"
         )
-    return found[1]
+    return match[1]

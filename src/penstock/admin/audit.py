@@ -1,4 +1,4 @@
-"""Audit log: who changed what, when, and what came of it. One line of JSON for each.
+"""Audit log: who changed what, when, and with which result. One line of JSON for each change.
 
 ::
 
@@ -6,8 +6,8 @@
      "digest": "1f0c9a2b", "action": "override.set", "asked": {...}, "before": null,
      "after": {...}, "result": "done", "status": 200}
 
-``result`` is ``done``, ``refused`` (it made no sense, or they may not) or ``failed``. Keys
-are written as they are: a record of what was done to whom is of no use without.
+``result`` is ``done``, ``refused`` (invalid or not permitted) or ``failed``. Keys are written
+as they are: without them the log would not say whose limits were changed.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class AuditError(PenstockError):
 class AuditLog:
     """Appends to a file, or writes to the log if there is none.
 
-    A line is one write, so that processes may share the file. ``sync`` waits until each is
-    on the disk. After the file was moved away, `reopen` makes a new one.
+    Each line is one write, so processes may share the file. ``sync`` waits until it is on
+    disk. After the file was rotated, `reopen` creates a new one.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class AuditLog:
         self._file: int | None = None
         self.sync = sync
         if self._path is None:
-            logger.setLevel(logging.INFO)  # changes are told whatever the level of the rest is
+            logger.setLevel(logging.INFO)  # changes are logged at any log level
         self.reopen()
 
     def write(self, entry: Mapping[str, Any]) -> None:
-        """With the time before it. `AuditError` if it cannot be kept; then the log has it."""
+        """Write an entry with the time. Raises `AuditError` if that fails; the log has it then."""
         line = {"time": self._time(), **entry}
         if self._path is None:
             logger.info("%s", line.get("action"), extra={"fields": {"audit": line}})
@@ -62,11 +62,11 @@ class AuditLog:
         try:
             with self._lock:
                 if self._file is None:
-                    raise OSError(0, "it is closed")
+                    raise OSError(0, "the log is closed")
                 written = os.write(self._file, data)
-                if written < len(data):  # the disk is full: half a line must not swallow the next
+                if written < len(data):  # disk full: end the line, for the next one
                     os.write(self._file, b"\n")
-                    raise OSError(0, "only a part of the line could be written")
+                    raise OSError(0, "only part of the line was written")
                 if self.sync:
                     os.fsync(self._file)
         except OSError as error:
@@ -77,16 +77,16 @@ class AuditLog:
             raise AuditError(f"cannot write to the audit log: {error.strerror}") from None
 
     def reopen(self) -> None:
-        """Go on in a file of the same name; on SIGHUP, after the old one was moved away."""
+        """Open the file again; on SIGHUP, after the old one was rotated."""
         if self._path is None:
             return
         try:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            made = os.open(self._path, flags, 0o600)
+            opened = os.open(self._path, flags, 0o600)
         except OSError as error:
             raise AuditError(f"cannot open the audit log {self._path}: {error.strerror}") from None
         with self._lock:
-            old, self._file = self._file, made
+            old, self._file = self._file, opened
         if old is not None:
             os.close(old)
 

@@ -1,8 +1,8 @@
-"""Commands: what an operator asks, as plain JSON, done in each process by `apply_command`.
+"""Commands of operators, as plain JSON; `apply_command` executes them in each process.
 
 ::
 
-    {"do": "mode", "mode": "shadow", "name": "api/user"}        name: null is for all rules
+    {"do": "mode", "mode": "shadow", "name": "api/user"}        name: null for all rules
     {"do": "clear_mode", "name": "api/user"}
     {"do": "override", "key": "user", "value": "42", "factor": 10, "lasts": "1h"}
     {"do": "clear_override", "key": "user", "value": "42"}
@@ -11,14 +11,15 @@
     {"do": "reload"}
     {"do": "log_level", "level": "debug"}
 
-Those are for every process. These are for any one, as all see the same rules and counters::
+These run in every process. The following run in any one, as all have the same rules and
+counters::
 
     {"do": "rules"}  {"do": "summary"}  {"do": "switches"}  {"do": "level"}
     {"do": "knows", "name": "api/user"}
     {"do": "counters" | "reset" | "refund", "domain": null, "descriptors": [[["user", "42"]]],
      "limit": null, "hits": 1}
 
-An answer is ``{"ok": true, "result": ...}`` or ``{"ok": false, "status": 422, "error": "..."}``.
+A result is ``{"ok": true, "result": ...}`` or ``{"ok": false, "status": 422, "error": "..."}``.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ logger = logging.getLogger("penstock.admin")
 
 
 async def apply_command(gate: AnyGate, command: Command) -> Answer:
-    """Do it here. Never raises: what went wrong is in the answer."""
+    """Execute it in this process. Never raises: the result says what went wrong."""
     try:
         verb = VERBS.get(command["do"])
         if verb is None:
-            raise ValueError(f"no command {command['do']!r:.50}")
-        found = verb(gate, command)
-        return {"ok": True, "result": await found if isawaitable(found) else found}
+            raise ValueError(f"unknown command {command['do']!r:.50}")
+        result = verb(gate, command)
+        return {"ok": True, "result": await result if isawaitable(result) else result}
     except RulesError as error:
         problems = [str(problem) for problem in error.problems]
         return _not_done(422, str(error), problems=problems)
@@ -70,7 +71,7 @@ def _not_done(status: int, error: str, **more: Any) -> Answer:
 
 
 def switch(switches: Switches, command: Command) -> None:
-    """A command that changes a switch."""
+    """Execute a command that changes a switch."""
     do = command["do"]
     if do == "mode":
         switches.mode(command["mode"], command.get("name"))
@@ -95,32 +96,32 @@ def switch(switches: Switches, command: Command) -> None:
 
 
 def check_switch(command: Command) -> None:
-    """Whether every process would take it: what is wrong is an error before any has it."""
+    """Raise what is wrong with a command before any process gets it."""
     switch(Switches(WALL), command)
 
 
 def commands_of(gate: AnyGate) -> list[Command]:
-    """What brings a process that starts now to where ``gate`` is, with the time that is left."""
+    """The commands that bring a new process to the state of ``gate``, with the time left."""
     state = gate.switches.state()
     now = gate.clock.now()
-    made: list[Command] = [{"do": "log_level", "level": log_level.get_level()}]
+    commands: list[Command] = [{"do": "log_level", "level": log_level.get_level()}]
     if state.mode != ENFORCE:
-        made.append({"do": "mode", "mode": state.mode, "name": None})
-    made += [{"do": "mode", "mode": mode, "name": name} for name, mode in state.modes.items()]
+        commands.append({"do": "mode", "mode": state.mode, "name": None})
+    commands += [{"do": "mode", "mode": mode, "name": name} for name, mode in state.modes.items()]
     for (key, value), one in state.overrides.items():
         limit = None if one.limit is None else str(one.limit)
-        made.append(
+        commands.append(
             {"do": "override", "key": key, "value": value, "factor": one.factor, "limit": limit,
              "lasts": _lasts(one.until, now), "held": True}
         )  # fmt: skip
     for which in ("allow", "deny"):
         for key, entries in getattr(state, which).items():
             for entry, until in entries.items():
-                made.append(
+                commands.append(
                     {"do": "list", "which": which, "key": key, "entry": entry,
                      "lasts": _lasts(until, now)}
                 )  # fmt: skip
-    return made
+    return commands
 
 
 def _lasts(until: int, now: int) -> str | None:
@@ -129,7 +130,7 @@ def _lasts(until: int, now: int) -> str | None:
 
 async def _reload(gate: AnyGate, command: Command) -> None:
     # For a gate alone: a fleet of workers reads the files once, for all of them.
-    # Large files take a while: not in the way of decisions.
+    # Large files take a while: do not block decisions.
     await asyncio.to_thread(gate.reload)
 
 
@@ -138,7 +139,7 @@ def _summary(gate: AnyGate, command: Command) -> dict[str, Any]:
 
 
 def _knows(gate: AnyGate, command: Command) -> bool:
-    """Whether a rule or a limit is called so."""
+    """Whether there is a rule or limit with this name."""
     name = command["name"]
     return any(
         name in (rule.id, rule.name)

@@ -1,7 +1,7 @@
 """Control: how commands reach the processes that decide.
 
-With several workers, whoever runs them brings it from one process to the others; each
-worker does what it is told by `apply_command`. In a single process there is nothing to bring.
+With several workers, the process that runs them passes each command to the others, which
+execute it with `apply_command`. A single process executes it itself.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from penstock.async_gate import AnyGate
 
 
 class Control(Protocol):
-    """Commands and answers are plain JSON: see `commands.py`."""
+    """Commands and results are plain JSON: see `commands.py`."""
 
     async def apply(self, command: Command) -> list[Answer]:
-        """In every process; an answer from each. One that does not answer in time is an
-        answer, too: ``{"ok": False, "status": 504, "error": ...}``."""
+        """Execute in every process; one result from each. A process that does not answer in
+        time has the result ``{"ok": False, "status": 504, "error": ...}``."""
 
     async def ask(self, command: Command) -> Answer:
-        """In any one process."""
+        """Execute in any one process."""
 
 
 class LocalControl:
-    """All in this process."""
+    """Executes everything in this process."""
 
     def __init__(self, gate: AnyGate) -> None:
         self._gate = gate

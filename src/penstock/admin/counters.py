@@ -1,8 +1,8 @@
-"""Counters: what a descriptor has left of each of its limits; forget it, or give some back.
+"""Counters: what a descriptor has left of each of its limits; reset or refund it.
 
-The gate is asked first, with a look that takes nothing: it says which rule speaks, and brings
-over what the key had used of limits that have changed since. Then each limit is looked at,
-also those that are switched off for now.
+The gate is checked first, without consuming anything: that finds the matching rule, and carries
+over what the key had used of limits that have changed since. Then each limit is read, including
+those that are switched off.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from penstock.rules.deciding.heritage import in_proportion, sources
 from penstock.rules.deciding.verdict import Descriptor, Pair, Status, Verdict
 from penstock.stores.base import Counters, check_cost
 
-# Counters, the limit's name, and whether an override stands in its place.
+# The counters, the limit's name, and whether an override replaces it.
 Kept = tuple[Counters, str, bool]
-# Where limits were counted that stood in the place of one before, and its own counters.
+# The counters of earlier versions of a limit, and the counters it has now.
 Older = tuple[Counters, Counters]
 
 
-class Seat:
-    """Where one descriptor is counted: a key, and the counters of its limits."""
+class CountedDescriptor:
+    """One descriptor: its key, and the counters of its limits."""
 
     __slots__ = ("cost", "kept", "key", "older", "pairs", "status")
 
@@ -47,14 +47,14 @@ class Seat:
                 continue
             counters, inherited = gate.counters_of(counted, own)
             if any(counters is other for other, _, _ in self.kept):
-                continue  # one limit of an override in the place of several
+                continue  # an override replaces several limits by one
             self.kept.append((counters, counted.name, counters is not counted.counters))
             if inherited is not None:
                 heritage, override = inherited
                 for old in sources(heritage.ancestors, override, gate.store):
                     self.older.append((old, counters))
 
-    async def told(self) -> dict[str, Any]:
+    async def dump(self) -> dict[str, Any]:
         limits = []
         for counters, name, overridden in self.kept:
             decision = await counters.submit("peek", self.key, self.cost)
@@ -81,56 +81,58 @@ class Seat:
 
 
 async def look(gate: AnyGate, command: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is left. Nothing is counted."""
-    return [await seat.told() for seat in await _seats(gate, command)]
+    """What is left of each limit. Nothing is consumed."""
+    return [await one.dump() for one in await _descriptors(gate, command)]
 
 
 async def reset(gate: AnyGate, command: dict[str, Any]) -> dict[str, Any]:
-    """Forget the keys: their next request finds the limits untouched."""
-    seats = await _counted_seats(gate, command)
-    before = [await seat.told() for seat in seats]
-    for seat in seats:
-        for counters, _, _ in seat.kept:
-            await counters.submit("reset", seat.key)
-        for old, _ in seat.older:  # another process would take over from them
-            await old.submit("reset", seat.key)
-    return {"before": before, "after": [await seat.told() for seat in seats]}
+    """Reset the keys: their next request has the full limits."""
+    descriptors = await _counted(gate, command)
+    before = [await one.dump() for one in descriptors]
+    for one in descriptors:
+        for counters, _, _ in one.kept:
+            await counters.submit("reset", one.key)
+        for old, _ in one.older:  # another process would carry over from them
+            await old.submit("reset", one.key)
+    return {"before": before, "after": [await one.dump() for one in descriptors]}
 
 
 async def refund(gate: AnyGate, command: dict[str, Any]) -> dict[str, Any]:
-    """Give back what so many requests took, never beyond full."""
+    """Refund what this many requests took, up to the full limit."""
     hits = check_cost(command.get("hits", 1))
-    seats = await _counted_seats(gate, command)
-    before = [await seat.told() for seat in seats]
-    for seat in seats:
-        for counters, _, _ in seat.kept:
-            await counters.submit("refund", seat.key, hits * seat.cost)
-        for old, counters in seat.older:
-            part = in_proportion(hits * seat.cost, counters.limit, old.limit)
+    descriptors = await _counted(gate, command)
+    before = [await one.dump() for one in descriptors]
+    for one in descriptors:
+        for counters, _, _ in one.kept:
+            await counters.submit("refund", one.key, hits * one.cost)
+        for old, counters in one.older:
+            part = in_proportion(hits * one.cost, counters.limit, old.limit)
             if part:
-                await old.submit("refund", seat.key, part)
-    return {"before": before, "after": [await seat.told() for seat in seats]}
+                await old.submit("refund", one.key, part)
+    return {"before": before, "after": [await one.dump() for one in descriptors]}
 
 
-async def _seats(gate: AnyGate, command: dict[str, Any]) -> list[Seat]:
+async def _descriptors(gate: AnyGate, command: dict[str, Any]) -> list[CountedDescriptor]:
     domain = only_domain(gate.compiled, command.get("domain"))
     if domain not in gate.matchers:
         raise InvalidKey(f"the rules have no domain {domain!r:.100}")
-    asked = [_descriptor(pairs) for pairs in command["descriptors"]]
-    answer = gate.check(*asked, domain=domain)
-    verdict = answer if isinstance(answer, Verdict) else await answer
-    return [Seat(gate, domain, status, command.get("limit")) for status in verdict.statuses]
+    descriptors = [_descriptor(pairs) for pairs in command["descriptors"]]
+    checked = gate.check(*descriptors, domain=domain)
+    verdict = checked if isinstance(checked, Verdict) else await checked
+    return [
+        CountedDescriptor(gate, domain, status, command.get("limit")) for status in verdict.statuses
+    ]
 
 
 def _descriptor(pairs: list[list[str]]) -> Descriptor:
-    made: list[Pair] = [(key, value) for key, value in pairs]
-    return Descriptor.of(made, hits=0)
+    as_pairs: list[Pair] = [(key, value) for key, value in pairs]
+    return Descriptor.of(as_pairs, hits=0)
 
 
-async def _counted_seats(gate: AnyGate, command: dict[str, Any]) -> list[Seat]:
-    seats = await _seats(gate, command)
-    for seat in seats:
-        if not seat.kept:
-            told = "|".join(f"{key}={value}" for key, value in seat.pairs)
-            raise InvalidKey(f"nothing is counted for {told:.200}: {seat.status.reason}")
-    return seats
+async def _counted(gate: AnyGate, command: dict[str, Any]) -> list[CountedDescriptor]:
+    descriptors = await _descriptors(gate, command)
+    for one in descriptors:
+        if not one.kept:
+            text = "|".join(f"{key}={value}" for key, value in one.pairs)
+            raise InvalidKey(f"nothing is counted for {text:.200}: {one.status.reason}")
+    return descriptors

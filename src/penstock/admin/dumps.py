@@ -23,26 +23,26 @@ _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def rules(gate: AnyGate) -> dict[str, Any]:
-    """All rules, as they stand in their files, and how each is in force."""
-    found = gate.rules
+    """All rules in the order of their files, with their current mode."""
+    in_force = gate.rules
     state = gate.switches.state()
-    touched = touched_by(found, state.overrides) if state.overrides else {}
+    touched = touched_by(in_force, state.overrides) if state.overrides else {}
     domains = []
-    for name, domain in found.domains.items():
-        # Those of another file or place in it come where they stand there.
+    for name, domain in in_force.domains.items():
+        # In the order of their files, also if a domain is split over several.
         ordered = sorted(rules_of(domain), key=lambda rule: (rule.place, rule.id))
         lists = {
             which: {key: list(values.entries) for key, values in getattr(domain, which).items()}
             for which in ("allow", "deny")
         }
-        told = [_rule(rule, state, touched.get(rule.id, 0)) for rule in ordered]
-        domains.append({"domain": name, "rules": told, **lists})
-    return {"files": list(found.files), "domains": domains}
+        rows = [_rule(rule, state, touched.get(rule.id, 0)) for rule in ordered]
+        domains.append({"domain": name, "rules": rows, **lists})
+    return {"files": list(in_force.files), "domains": domains}
 
 
 def _rule(rule: Rule, state: State, overrides: int) -> dict[str, Any]:
     modes = state.modes
-    told: dict[str, Any] = {
+    row: dict[str, Any] = {
         "id": rule.id,
         "place": str(rule.place),
         "limits": _limits(rule.limits, modes),
@@ -54,22 +54,22 @@ def _rule(rule: Rule, state: State, overrides: int) -> dict[str, Any]:
     }
     for name in ("unlimited", "closed", "quota"):
         if getattr(rule, name):
-            told[name] = True
+            row[name] = True
     if rule.name is not None:
-        told["name"] = rule.name
+        row["name"] = rule.name
     if rule.cost != 1:
-        told["cost"] = rule.cost
+        row["cost"] = rule.cost
     if rule.replaces:
-        told["replaces"] = sorted(rule.replaces)
+        row["replaces"] = sorted(rule.replaces)
     if rule.plans is not None:
         tiers = {tier: _limits(limits, modes) for tier, limits in rule.plans.tiers.items()}
-        told["plans"] = {"by": rule.plans.by, "tiers": tiers, "default": rule.plans.default}
+        row["plans"] = {"by": rule.plans.by, "tiers": tiers, "default": rule.plans.default}
     if rule.split is not None:
         split = rule.split
-        told["split"] = {"percent": split.percent, "limits": _limits(split.limits, modes)}
+        row["split"] = {"percent": split.percent, "limits": _limits(split.limits, modes)}
     if rule.schedule:
-        told["schedule"] = [_period(period, modes) for period in rule.schedule]
-    return told
+        row["schedule"] = [_period(period, modes) for period in rule.schedule]
+    return row
 
 
 def _limits(limits: Sequence[RuleLimit], modes: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ def _period(period: Period, modes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def mode_of(rule: Rule, state: State) -> str:
-    """How a rule is in force: what its file and all switches come to."""
+    """The effective mode of a rule, from its file and all switches."""
     own = state.modes.get(rule.id, ENFORCE)
     if OFF in (state.mode, own):
         return OFF
@@ -98,10 +98,10 @@ def mode_of(rule: Rule, state: State) -> str:
 
 
 def line_of(rule: Rule, state: State, overrides: int = 0) -> str:
-    """``api/user: unit=MINUTE requests_per_unit=100, shadow_mode: false``, as Envoy's has it.
+    """``api/user: unit=MINUTE requests_per_unit=100, shadow_mode: false``, as in Envoy's service.
 
-    What its words cannot say stands as a limit string: ``limits=10/second burst 20``. Behind
-    it stands what is switched: ``switched: off``, limits of it, and how many overrides touch it.
+    Limits that this format cannot express are shown as text: ``limits=10/second burst 20``.
+    After it come the switches: ``switched: off``, its limits, and the number of overrides.
     """
     if rule.unlimited:
         what = "unlimited"
@@ -137,7 +137,7 @@ def line_of(rule: Rule, state: State, overrides: int = 0) -> str:
 
 
 def _plain(limit: Limit) -> bool:
-    """Whether it is a window of Envoy's."""
+    """Whether it is a window as in Envoy's service."""
     unit = _UNITS.get(limit.period_ns)
     return unit is not None and str(
         Limit(limit.amount, unit.lower(), algorithm="fixed_window")
@@ -145,7 +145,7 @@ def _plain(limit: Limit) -> bool:
 
 
 def switches(gate: AnyGate) -> dict[str, Any]:
-    """What is switched, and for how many more seconds; null is until it is taken back."""
+    """All switches, with the seconds left; null means until it is removed."""
     state = gate.switches.state()
     now = gate.clock.now()
     overrides = [

@@ -1,15 +1,15 @@
-"""How an admin request ends that does not end well."""
+"""The error that ends an admin request."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.wires.http.messages import Header, HttpAnswer, as_json
+from penstock.wires.http.messages import Header, HttpResponse, as_json
 
 
-class Refused(PenstockError):
-    """Ends a request with this status; ``more`` is added to the answer's body."""
+class RequestRejected(PenstockError):
+    """Ends a request with this status; ``more`` is added to the response's body."""
 
     def __init__(
         self,
@@ -25,5 +25,5 @@ class Refused(PenstockError):
         self.more = more or {}
         super().__init__(message)
 
-    def answer(self) -> HttpAnswer:
+    def response(self) -> HttpResponse:
         return as_json({"error": self.message, **self.more}, self.status, list(self.headers))

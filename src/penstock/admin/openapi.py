@@ -8,18 +8,18 @@ from penstock._version import __version__
 from penstock.admin.endpoints import ENDPOINTS, TEXT, Endpoint, Query
 from penstock.admin.schemas import SCHEMAS, ref
 
-# Of every endpoint: it made no sense, not let in, locked out, or a worker failed.
+# Every endpoint: an invalid request, denied, locked out, or a worker failed.
 _ALWAYS = (400, 401, 403, 429, 500, 504)
 _WORDS = {
-    400: "It makes no sense; the error says why.",
-    401: "A token is needed, or it is not right.",
-    403: "Asked for by a name that is not this machine's, or from a page of another site.",
-    404: "There is nothing of that name.",
+    400: "The request is invalid; the error says why.",
+    401: "A token is required, or it is invalid.",
+    403: "Host is not a name of this host, or the request is from a page of another site.",
+    404: "There is nothing with that name.",
     409: "There are too many already.",
-    422: "The rules are wrong; all problems are listed, and the old rules stay.",
+    422: "The rules are invalid; all problems are listed, and the old rules stay in force.",
     429: "Too many failures: locked out for a while.",
-    500: "Not all workers took it, or it could not be recorded.",
-    501: "This service was started without it.",
+    500: "Some workers failed, or the change could not be recorded.",
+    501: "This service was started without this feature.",
     503: "The store, or a component, does not answer.",
     504: "A worker did not answer in time.",
 }
@@ -34,8 +34,8 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Penstock admin API",
             "version": __version__,
-            "description": "For operators. From this machine without a token, from elsewhere"
-            " with one.",
+            "description": "For operators. No token is needed from this host, one is from"
+            " elsewhere.",
         },
         "security": [{}, {"token": []}],
         "paths": paths,
@@ -47,7 +47,7 @@ def document() -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": endpoint.does,
         "summary": endpoint.summary,
         "responses": {"200": _answer(endpoint.answers, "Done.")},
@@ -56,13 +56,13 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         shape = "Error"
         if status in (500, 503) and endpoint.does in ("healthcheck", "health"):
             shape = endpoint.answers
-        made["responses"][str(status)] = _answer(shape, _WORDS[status])
+        operation["responses"][str(status)] = _answer(shape, _WORDS[status])
     if endpoint.query:
-        made["parameters"] = [_parameter(each) for each in endpoint.query]
+        operation["parameters"] = [_parameter(each) for each in endpoint.query]
     if endpoint.asks is not None:
         content = {"application/json": {"schema": ref(endpoint.asks)}}
-        made["requestBody"] = {"required": True, "content": content}
-    return made
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
 
 
 def _answer(shape: str, description: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The shapes of what goes in and out, as JSON Schema: for the OpenAPI document."""
+"""JSON Schemas of requests and responses, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Schema = dict[str, Any]
 
 
 def an_object(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    """With these properties, and no others."""
-    made: Schema = {
+    """An object with these properties and no others."""
+    schema: Schema = {
         "type": "object",
         "properties": {**required, **(optional or {})},
         "additionalProperties": False,
     }
     if required:
-        made["required"] = list(required)
-    return made
+        schema["required"] = list(required)
+    return schema
 
 
 def a_list(of: Schema, **more: Any) -> Schema:
@@ -48,13 +48,13 @@ SECONDS: Schema = {"type": "number", "minimum": 0}
 MODE: Schema = {"type": "string", "enum": list(MODES)}
 LEVEL: Schema = {"type": "string", "enum": list(LEVELS)}
 LASTS: Schema = {
-    "description": "How long it lasts, such as '1h30m', or seconds; without it, until it is"
-    " taken back.",
+    "description": "How long it lasts, such as '1h30m', or seconds; if omitted, until it is"
+    " removed.",
     "anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}],
 }
 LIMIT_TEXT: Schema = {"type": "string", "examples": ["100/minute", "10/second burst 20"]}
 PAIRS: Schema = {
-    "description": "An object of texts, in order, or a list of pairs.",
+    "description": "An object of strings, in order, or a list of pairs.",
     "anyOf": [
         {"type": "object", "additionalProperties": TEXT, "minProperties": 1},
         a_list(a_list(TEXT, minItems=2, maxItems=2), minItems=1),
@@ -104,7 +104,7 @@ def _changed(what: Schema) -> Schema:
     return an_object({"before": what, "after": what, **_WORKERS})
 
 
-# What is answered, and what is asked, by name.
+# Responses and requests, by name.
 SCHEMAS: dict[str, Schema] = {
     "Error": {
         "type": "object",
@@ -148,23 +148,23 @@ SCHEMAS: dict[str, Schema] = {
     "LogLevel": an_object({"level": LEVEL}),
     "ChangedLevel": _changed(LEVEL),
     "Top": {"type": "object"},
-    # Asked.
+    # Requests.
     "AskCounters": an_object(
         {"descriptors": a_list(PAIRS, minItems=1)},
-        {"domain": NAME, "limit": {**NAME, "description": "Only of the limit of this name."}},
+        {"domain": NAME, "limit": {**NAME, "description": "Only the limit with this name."}},
     ),
     "AskRefund": an_object(
         {"descriptors": a_list(PAIRS, minItems=1)},
         {
             "domain": NAME,
-            "limit": {**NAME, "description": "Only of the limit of this name."},
+            "limit": {**NAME, "description": "Only the limit with this name."},
             "hits": {"type": "integer", "minimum": 1, "default": 1,
-                     "description": "How many requests are given back."},
+                     "description": "How many requests to refund."},
         },
     ),
     "AskMode": an_object(
         {"mode": MODE},
-        {"name": {**NAME, "description": "A rule's id or a limit's name; without it, for all."}},
+        {"name": {**NAME, "description": "A rule's id or a limit's name; if omitted, for all."}},
     ),
     "AskOverride": an_object(
         {"key": NAME, "value": TEXT},

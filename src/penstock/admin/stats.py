@@ -11,7 +11,7 @@ from penstock.metrics import families
 from penstock.metrics.snapshot import Snapshot
 
 _SERVICE = "ratelimit.service"
-# Which outcomes a name of Envoy's is the sum of.
+# The outcomes that each of Envoy's names sums up.
 _SUMS = {
     "total_hits": families.OUTCOMES,
     "over_limit": (families.REFUSED, families.SHADOWED),
@@ -22,7 +22,7 @@ _SUMS = {
 
 
 def stats_text(snapshot: Snapshot) -> str:
-    """Every rule that was asked, and how often rules were loaded."""
+    """The counters of every rule, and how often rules were loaded."""
     counted: dict[tuple[str, str], dict[str, int]] = {}
     for (domain, rule, outcome), value in snapshot.values.get(
         "penstock_decisions_total", {}

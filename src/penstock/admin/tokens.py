@@ -1,9 +1,9 @@
-"""Tokens: the secrets that open the admin API, each with a name for the audit log.
+"""Tokens: the secrets for the admin API, each with a name for the audit log.
 
-A file has one on each line, with a name before it where there are several. To change a
-token, have two for a while::
+A file has one token on each line, with a name before it if there are several. To rotate a
+token, keep the old and the new one for a while::
 
-    # made by: openssl rand -hex 32
+    # created with: openssl rand -hex 32
     ops: 8c1f...
     deploy: 52e0...
 """
@@ -24,11 +24,11 @@ MOST_TOKENS = 100
 UNNAMED = "token"
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_HOW = "make one by: openssl rand -hex 32"
+_HOW = "create one with: openssl rand -hex 32"
 
 
 class TokenError(PenstockError, ValueError):
-    """A token that cannot be used. The message never shows it."""
+    """An invalid token. The message never shows it."""
 
 
 class Tokens:
@@ -39,11 +39,11 @@ class Tokens:
         for name, token in (tokens or {}).items():
             self._digests.append((check_name(name), digest(check_token(token, name))))
         if len(self._digests) > MOST_TOKENS:
-            raise TokenError(f"at most {MOST_TOKENS} tokens, not {len(self._digests)}")
+            raise TokenError(f"at most {MOST_TOKENS} tokens are allowed, not {len(self._digests)}")
 
     @classmethod
     def from_file(cls, path: str | Path) -> Tokens:
-        """One token a line, or ``name: token``; # for remarks."""
+        """One token a line, or ``name: token``; # starts a comment."""
         return cls(read_file(path))
 
     def __bool__(self) -> bool:
@@ -52,18 +52,18 @@ class Tokens:
     def __len__(self) -> int:
         return len(self._digests)
 
-    def find(self, given: str) -> tuple[str, str] | None:
-        """The name of the token and the start of its digest; None if it is none of them.
+    def find(self, token: str) -> tuple[str, str] | None:
+        """The name of the token and the start of its digest; None if it is unknown.
 
-        Digests are compared, each of them to its end and all of them: how long it takes
-        says nothing about any token, not even which one it was.
+        All digests are compared, each in constant time: the duration reveals nothing about
+        any token, not even which one matched.
         """
-        asked = digest(given)
-        found = None
-        for name, own in self._digests:
-            if hmac.compare_digest(asked, own):
-                found = name, own.hex()[:8]
-        return found
+        candidate = digest(token)
+        match = None
+        for name, known in self._digests:
+            if hmac.compare_digest(candidate, known):
+                match = name, known.hex()[:8]
+        return match
 
     def __repr__(self) -> str:
         return f"<Tokens {', '.join(name for name, _ in self._digests)}>"
@@ -80,18 +80,18 @@ def read_file(path: str | Path) -> dict[str, str]:
     except OSError as error:
         raise TokenError(f"cannot read the tokens of {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise TokenError(f"{path}: tokens are plain ASCII; {_HOW}") from None
-    found: dict[str, str] = {}
+        raise TokenError(f"{path}: tokens must be plain ASCII; {_HOW}") from None
+    tokens: dict[str, str] = {}
     for number, name, token in _lines(text):
-        if name in found:
-            raise TokenError(f"{path}:{number}: two tokens are called {name!r:.70}; name each")
+        if name in tokens:
+            raise TokenError(f"{path}:{number}: two tokens are named {name!r:.70}; rename one")
         try:
-            found[check_name(name)] = check_token(token, name)
+            tokens[check_name(name)] = check_token(token, name)
         except TokenError as error:
             raise TokenError(f"{path}:{number}: {error}") from None
-    if not found:
+    if not tokens:
         raise TokenError(f"{path} has no token; {_HOW}")
-    return found
+    return tokens
 
 
 def _lines(text: str) -> Iterator[tuple[int, str, str]]:
@@ -111,9 +111,9 @@ def check_name(name: object) -> str:
 
 def check_token(token: object, name: str) -> str:
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        raise TokenError(f"the token {name} has characters that a header cannot carry; {_HOW}")
+        raise TokenError(f"the token {name} has characters not allowed in a header; {_HOW}")
     if not SHORTEST <= len(token) <= LONGEST:
         raise TokenError(
-            f"the token {name} has {len(token)} characters: from {SHORTEST} to {LONGEST}; {_HOW}"
+            f"the token {name} has {len(token)} characters, not {SHORTEST} to {LONGEST}; {_HOW}"
         )
     return token

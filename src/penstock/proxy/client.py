@@ -94,8 +94,8 @@ class ClientConnection(asyncio.Protocol):
         self._hold_link(False)
 
     def _hold_link(self, held: bool) -> None:
-        if self._current is not None and self._current.link is not None:
-            self._current.link.hold(held)
+        if self._current is not None and self._current.upstream is not None:
+            self._current.upstream.hold(held)
 
     # From the reader -----------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _too_slow(self) -> None:
         self.server.cut_off += 1
-        self.refused(BadMessage(408, "the request did not come in time"))
+        self.refused(BadMessage(408, "the request was not received in time"))
 
     def close_when_idle(self) -> None:
         """Close after what is under way; at once if nothing is."""

@@ -1,4 +1,4 @@
-"""Exchange: one request and its response, from a client's connection to a link and back.
+"""Exchange: one request and its response, from a client's connection to a upstream and back.
 
 Nothing is kept that can be passed on: pieces go through as they come. Whoever does not read
 what was written to it holds up the other side: it is not read from, so it stops sending.
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from penstock.integrations.deciding.outcome import Outcome
 from penstock.proxy.fields import to_client, to_server, trailers
 from penstock.proxy.limits import MOST_DISCARDED, MOST_HELD
-from penstock.proxy.link import Link
 from penstock.proxy.request import IDEMPOTENT, ProxyRequest
 from penstock.proxy.target import Unreachable
+from penstock.proxy.upstream import UpstreamConnection
 from penstock.wires.http.framing import (
     CHUNKED,
     NONE,
@@ -27,7 +27,7 @@ from penstock.wires.http.framing import (
     last_chunk,
     written,
 )
-from penstock.wires.http.messages import REASONS, HttpAnswer, as_error
+from penstock.wires.http.messages import REASONS, HttpResponse, as_error
 
 if TYPE_CHECKING:
     from penstock.proxy.client import ClientConnection
@@ -43,14 +43,14 @@ class Exchange:
         self.request = request
         self._server = client.server
         self.keeps = keeps  # the client's connection, when this is over
-        self.link: Link | None = None
+        self.upstream: UpstreamConnection | None = None
         self.request_done = False
         self.done = False
         self.tunnel = False
         self._task: asyncio.Task[None] | None = None
         self._retried = False
         self._ours: list[tuple[str, str]] = []
-        self._early: list[bytes] = []  # of the body, while there is no link
+        self._early: list[bytes] = []  # of the body, while there is no upstream
         self._held = 0  # bytes of it
         self.received = 0  # of the body
         self._continued = False  # told the client to go on
@@ -74,7 +74,7 @@ class Exchange:
                 self._ours = self._server.checkpoint.headers(outcome)
             if self.request.is_for_us:
                 allow = ("Allow", ", ".join(sorted(IDEMPOTENT)))
-                self.answer(HttpAnswer(200, headers=[allow, *self._ours]))
+                self.answer(HttpResponse(200, headers=[allow, *self._ours]))
                 return
             await self._reach(new=False)
         except Unreachable as error:
@@ -95,13 +95,13 @@ class Exchange:
 
     async def _reach(self, new: bool) -> None:
         request, server = self.request, self._server
-        link = await server.pool.take(request.repeatable, new)
+        upstream = await server.pool.take(request.repeatable, new)
         if self.done:  # answered meanwhile: its body was wrong
-            link.drop()
+            upstream.drop()
             return
-        link.begin(self)
-        self.link = link
-        link.hold(self.client.blocked)
+        upstream.begin(self)
+        self.upstream = upstream
+        upstream.hold(self.client.blocked)
         head = b"%b %b HTTP/1.1\r\n" % (request.method.encode(), request.target)
         fields = to_server(request, server.checkpoint.trust, server.forwarded)
         if request.length == CHUNKED:
@@ -109,11 +109,11 @@ class Exchange:
         elif request.length or request.header("content-length") is not None:
             fields.append((b"Content-Length", b"%d" % request.length))
         early, self._early, self._held = self._early, [], 0
-        link.send([head, written(fields), b"\r\n"])
+        upstream.send([head, written(fields), b"\r\n"])
         for piece in early:
-            self._up(link, piece)
+            self._up(upstream, piece)
         if self.request_done:
-            self._end_up(link)
+            self._end_up(upstream)
         self.client.read_or_not()
 
     # From the client -----------------------------------------------------------------------
@@ -122,48 +122,48 @@ class Exchange:
         self.received += len(piece)
         if self.done:
             return  # nobody wants it any more
-        if self.link is None:
+        if self.upstream is None:
             self._early.append(piece)
             self._held += len(piece)
             self.client.read_or_not()
         else:
-            self._up(self.link, piece)
+            self._up(self.upstream, piece)
 
-    def _up(self, link: Link, piece: bytes) -> None:
-        link.send([*chunk(piece)] if self.request.length == CHUNKED else [piece])
+    def _up(self, upstream: UpstreamConnection, piece: bytes) -> None:
+        upstream.send([*chunk(piece)] if self.request.length == CHUNKED else [piece])
 
     def body_end(self) -> None:
         self.request_done = True
-        if self.link is not None:
-            self._end_up(self.link)
+        if self.upstream is not None:
+            self._end_up(self.upstream)
         if self.done:
             self.client.over(self)
 
-    def _end_up(self, link: Link) -> None:
+    def _end_up(self, upstream: UpstreamConnection) -> None:
         if self.request.length == CHUNKED:
             # Without its trailers: a server that takes them for header fields would see what
             # no rule has seen.
-            link.send([last_chunk(())])
+            upstream.send([last_chunk(())])
 
     def from_client(self, data: bytes) -> None:
         """Through the tunnel, or up to its entrance."""
-        if self.tunnel and self.link is not None:
-            self.link.send([data])
+        if self.tunnel and self.upstream is not None:
+            self.upstream.send([data])
         else:
             self._early.append(data)
             self._held += len(data)
             self.client.read_or_not()
 
     def client_ended(self) -> None:
-        if self.link is not None:
-            self.link.send_eof()
+        if self.upstream is not None:
+            self.upstream.send_eof()
         self._ended()
 
     @property
     def full(self) -> bool:
         """Whether no more should be read from the client for now."""
-        if self.link is not None and (self.tunnel or not self.request.upgrade):
-            return self.link.blocked
+        if self.upstream is not None and (self.tunnel or not self.request.upgrade):
+            return self.upstream.blocked
         return self._held > MOST_HELD and not self.done
 
     def broken(self, error: BadMessage) -> None:
@@ -181,7 +181,7 @@ class Exchange:
             self._task.cancel()
         self._drop_link()
 
-    # From the link -------------------------------------------------------------------------
+    # From the upstream -------------------------------------------------------------------------
 
     def interim(self, status: int, reason: bytes, version: str, fields: list[Field]) -> None:
         if self.request.version == "1.0" or (status == 100 and not self.request.expects):
@@ -242,8 +242,8 @@ class Exchange:
         self.request_done = True
         self.flush()
         early, self._early, self._held = self._early, [], 0
-        if self.link is not None:
-            self.link.send(early)
+        if self.upstream is not None:
+            self.upstream.send(early)
         self.client.read_or_not()
 
     def from_server(self, data: bytes) -> None:
@@ -257,16 +257,18 @@ class Exchange:
         self._ends += 1
         if self._ends == 2:
             self.done = True
-            if self.link is not None:
-                self.link.close()
+            if self.upstream is not None:
+                self.upstream.close()
             self.client.close()
 
     def lost(self, error: Unreachable) -> None:
         """The server is gone, and the response is not whole."""
-        link, self.link = self.link, None
+        upstream, self.upstream = self.upstream, None
         if self.done:
             return
-        stale = link is not None and link.used and not link.heard and error.status == 502
+        stale = (
+            upstream is not None and upstream.used and not upstream.heard and error.status == 502
+        )
         if stale and self.request.repeatable and not self._retried:
             self._retried = True
             self._task = asyncio.get_running_loop().create_task(self._again())
@@ -282,7 +284,7 @@ class Exchange:
         made = self._server.checkpoint.answer(outcome, self.request)
         headers = [header for header in made.headers if header[0] != "Content-Type"]
         kind = dict(made.headers)["Content-Type"]
-        self.answer(HttpAnswer(made.status, made.body, headers, kind))
+        self.answer(HttpResponse(made.status, made.body, headers, kind))
 
     def _say(self, error: Unreachable) -> None:
         self._server.failed += 1
@@ -290,7 +292,7 @@ class Exchange:
         told = "Bad gateway" if error.status == 502 else "Gateway timeout"
         self.answer(as_error(error.status, told, self._ours))
 
-    def answer(self, answer: HttpAnswer) -> None:
+    def answer(self, answer: HttpResponse) -> None:
         """Instead of the server's."""
         if self.done:
             return
@@ -318,9 +320,9 @@ class Exchange:
             self.client.reset()
 
     def _drop_link(self) -> None:
-        link, self.link = self.link, None
-        if link is not None:
-            link.drop()
+        upstream, self.upstream = self.upstream, None
+        if upstream is not None:
+            upstream.drop()
 
 
 def _status_line(status: int, reason: bytes) -> bytes:

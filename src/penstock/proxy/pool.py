@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from penstock.proxy.limits import ProxyLimits
-from penstock.proxy.link import Link
 from penstock.proxy.target import Target
+from penstock.proxy.upstream import UpstreamConnection
 
 
 class Pool:
@@ -15,13 +15,13 @@ class Pool:
     def __init__(self, target: Target, limits: ProxyLimits) -> None:
         self.target = target
         self.limits = limits
-        self.links: set[Link] = set()
-        self._resting: list[Link] = []
+        self.connections: set[UpstreamConnection] = set()
+        self._resting: list[UpstreamConnection] = []
         self.opened = 0
         self._closed = False
 
-    async def take(self, repeatable: bool, new: bool = False) -> Link:
-        """A link, rested or new; raises `Unreachable`.
+    async def take(self, repeatable: bool, new: bool = False) -> UpstreamConnection:
+        """A upstream, rested or new; raises `Unreachable`.
 
         The server may be closing one that has rested for long. What cannot be said again does
         not take the risk.
@@ -37,34 +37,34 @@ class Pool:
             else:
                 return self._resting.pop()
         self.opened += 1
-        return await self.target.connect(lambda: Link(self), limits.connect_time)
+        return await self.target.connect(lambda: UpstreamConnection(self), limits.connect_time)
 
-    def rest(self, link: Link) -> None:
+    def rest(self, upstream: UpstreamConnection) -> None:
         if self._closed or len(self._resting) >= self.limits.most_resting:
-            link.drop()
+            upstream.drop()
             return
-        link.rested_at = asyncio.get_running_loop().time()
-        self._resting.append(link)
+        upstream.rested_at = asyncio.get_running_loop().time()
+        self._resting.append(upstream)
 
-    def joined(self, link: Link) -> None:
-        self.links.add(link)
+    def joined(self, upstream: UpstreamConnection) -> None:
+        self.connections.add(upstream)
 
-    def left(self, link: Link) -> None:
-        self.links.discard(link)
-        if link in self._resting:
-            self._resting.remove(link)
+    def left(self, upstream: UpstreamConnection) -> None:
+        self.connections.discard(upstream)
+        if upstream in self._resting:
+            self._resting.remove(upstream)
 
     def judge(self, now: float) -> None:
         """Close what has rested for too long, and give up on what is too slow."""
         kept = []
-        for link in self._resting:
-            if now - link.rested_at > self.limits.rest_time:
-                link.drop()
+        for upstream in self._resting:
+            if now - upstream.rested_at > self.limits.rest_time:
+                upstream.drop()
             else:
-                kept.append(link)
+                kept.append(upstream)
         self._resting = kept
-        for link in [*self.links]:
-            link.judge(now)
+        for upstream in [*self.connections]:
+            upstream.judge(now)
 
     @property
     def resting(self) -> int:
@@ -73,6 +73,6 @@ class Pool:
     def close(self) -> None:
         """No more rest. Links that are in use end with their exchange."""
         self._closed = True
-        for link in self._resting:
-            link.drop()
+        for upstream in self._resting:
+            upstream.drop()
         self._resting = []

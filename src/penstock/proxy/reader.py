@@ -126,7 +126,7 @@ class RequestReader:
                 # The parser keeps a line until it ends, however long that takes.
                 self._head += len(bite)
                 if self._head > self._limits.client.url + self._limits.client.headers:
-                    raise BadMessage(431, "too many headers, or too long ones")
+                    raise BadMessage(431, "the headers are too many or too long")
             before, body, last = self.body_of, self._body, self.last
             self._feed(bite)
             if before is not None and before is self.body_of:
@@ -134,7 +134,7 @@ class RequestReader:
             elif self._head is None and last is self.last and before is None:
                 self._blank += len(bite)
                 if self._blank > MOST_BLANK:
-                    raise BadMessage(400, "empty lines, and no request")
+                    raise BadMessage(400, "too many empty lines before a request")
             self._pass_on()
         except BadMessage as error:
             self._owner.refused(error)
@@ -150,7 +150,7 @@ class RequestReader:
         self.pace.moved(body)
         self._lines += came - body
         if self._lines > self._limits.client.headers + AROUND_A_CHUNK * self._count:
-            raise BadMessage(431, "the trailers are too long, or the chunk extensions")
+            raise BadMessage(431, "the trailers or chunk extensions are too long")
 
     def _feed(self, bite: memoryview) -> None:
         try:
@@ -203,7 +203,7 @@ class RequestReader:
         self._fields.append((name, value))
         self._size += len(name) + len(value)
         if self._size > limits.headers or len(self._fields) > limits.header_count:
-            raise BadMessage(431, "too many headers, or too long ones")
+            raise BadMessage(431, "the headers are too many or too long")
 
     def on_headers_complete(self) -> None:
         if self._muted:

@@ -55,7 +55,7 @@ class ProxyRequest(Request):
         self.length = request_length(version, self.fields)
         expect = self.header("expect")
         if expect is not None and expect.lower() != "100-continue":
-            raise BadMessage(417, "the only thing to expect is 100-continue")
+            raise BadMessage(417, "the only supported Expect is 100-continue")
         # HTTP/1.0 has no such thing, and without a body there is nothing to go on with.
         self.expects = expect is not None and version == "1.1" and self.length != NONE
         self.upgrade = b""  # the protocol, if it is to be passed on

@@ -15,7 +15,7 @@ from penstock.proxy.pool import Pool
 from penstock.proxy.request import ProxyRequest
 from penstock.proxy.target import Target
 from penstock.service.service import Observer
-from penstock.wires.http.messages import HttpAnswer, HttpRequest, encoded
+from penstock.wires.http.messages import HttpRequest, HttpResponse, encoded
 
 
 class ProxyServer:
@@ -67,7 +67,7 @@ class ProxyServer:
         return outcome
 
     def encoded(
-        self, answer: HttpAnswer, request: ProxyRequest | HttpRequest, keeps: bool
+        self, answer: HttpResponse, request: ProxyRequest | HttpRequest, keeps: bool
     ) -> bytes:
         """An answer of our own."""
         asked = HttpRequest(request.peer)
@@ -102,7 +102,7 @@ class ProxyServer:
         for connection in [*self.connections]:
             connection.judge(now)
         self.pool.judge(now)
-        busy = bool(self.connections or self.pool.links)
+        busy = bool(self.connections or self.pool.connections)
         self._sweeping = loop.call_later(1.0, self.sweep) if busy else None
 
     async def drain(self, grace: float) -> None:
@@ -117,7 +117,7 @@ class ProxyServer:
         for connection in [*self.connections]:
             connection.abort()
         self.pool.close()
-        while (self.connections or self.pool.links) and loop.time() < end + 1:
+        while (self.connections or self.pool.connections) and loop.time() < end + 1:
             await asyncio.sleep(0.01)
         if self._sweeping is not None:
             self._sweeping.cancel()

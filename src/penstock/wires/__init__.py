@@ -1,5 +1,5 @@
-"""Wires: from the bytes of a connection to the service, and back.
+"""Wires: translate between the bytes of a connection and the service.
 
 ``http/`` is HTTP/1.1 (checks as JSON, forward auth), ``grpc/`` is gRPC over nghttp2 or grpcio. A
-wire knows the service, and nothing of processes, workers or configuration.
+wire may import the service, but nothing about processes, workers or configuration.
 """

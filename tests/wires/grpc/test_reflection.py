@@ -124,7 +124,7 @@ def test_not_utf_8() -> None:
     for answer in reflection_methods(SERVICES).each.values():
         found = answer(b"\x1a\x01\xff")
         assert isinstance(found, bytes)
-        assert b"no ServerReflectionRequest" in found
+        assert b"not a valid ServerReflectionRequest" in found
 
 
 def test_a_service_without_a_descriptor() -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from penstock.wires.http.limits import HttpLimits
-from penstock.wires.http.messages import HttpAnswer, HttpRequest, as_json, as_text
+from penstock.wires.http.messages import HttpRequest, HttpResponse, as_json, as_text
 from penstock.wires.http.protocol import HttpServer
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
@@ -37,7 +37,7 @@ class Handler:
         told = [request.method, request.path, request.query, len(request.body)]
         return as_json(told, headers=[("x-a", request.header("a") or "-")])
 
-    async def _slow(self, request: HttpRequest) -> HttpAnswer:
+    async def _slow(self, request: HttpRequest) -> HttpResponse:
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
@@ -45,7 +45,7 @@ class Handler:
             raise
         return as_text(request.path)
 
-    async def _boom(self) -> HttpAnswer:
+    async def _boom(self) -> HttpResponse:
         raise RuntimeError("as asked")
 
 

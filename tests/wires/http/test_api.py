@@ -17,7 +17,7 @@ from penstock.service.health import Health
 from penstock.service.service import Service
 from penstock.testing import FakeClock
 from penstock.wires.http.api import http_api
-from penstock.wires.http.messages import HttpAnswer, HttpRequest
+from penstock.wires.http.messages import HttpRequest, HttpResponse
 from penstock.wires.http.openapi import DOCUMENT
 
 RULES = """
@@ -50,7 +50,7 @@ class Site:
         self.service = Service(gate, clock=CLOCK)
         self.routes = http_api(self.service, self.health, Trust(["127.0.0.0/8"]), refunds=refunds)
 
-    def ask(self, path: str, body: Any = None, **headers: str) -> HttpAnswer:
+    def ask(self, path: str, body: Any = None, **headers: str) -> HttpResponse:
         request = HttpRequest("127.0.0.1")
         request.path, _, request.query = path.partition("?")
         request.headers = [(n.replace("_", "-"), v) for n, v in headers.items()]
@@ -58,12 +58,12 @@ class Site:
             request.method = "POST"
             request.body = body if isinstance(body, bytes) else json.dumps(body).encode()
         found = self.routes(request)
-        if isinstance(found, HttpAnswer):
+        if isinstance(found, HttpResponse):
             return found
         return asyncio.run(_awaited(found))
 
 
-async def _awaited(found: Awaitable[HttpAnswer]) -> HttpAnswer:
+async def _awaited(found: Awaitable[HttpResponse]) -> HttpResponse:
     return await found
 
 
@@ -164,14 +164,14 @@ def test_a_batch_is_bounded(site: Site) -> None:
 
 
 def test_others_have_their_turn_during_a_batch() -> None:
-    async def main() -> tuple[int, HttpAnswer]:
+    async def main() -> tuple[int, HttpResponse]:
         site, turns = Site(), 0
         request = HttpRequest("127.0.0.1")
         request.method, request.path = "POST", "/v1/check"
         checks = [{"descriptors": [{"user": str(n)}]} for n in range(1_000)]
         request.body = json.dumps({"checks": checks}).encode()
         waiting = site.routes(request)
-        assert not isinstance(waiting, HttpAnswer)
+        assert not isinstance(waiting, HttpResponse)
         task = asyncio.ensure_future(waiting)
         while not task.done():
             turns += 1
@@ -278,7 +278,7 @@ def test_nobody_else_is_believed(site: Site) -> None:
     request.path = "/v1/auth"
     request.headers = [("x-original-uri", "/a"), ("x-forwarded-for", "192.0.2.1")]
     answer = site.routes(request)
-    assert isinstance(answer, HttpAnswer)
+    assert isinstance(answer, HttpResponse)
     assert answer.status == 403
 
 
@@ -316,7 +316,7 @@ def test_a_proxy_that_adds_to_what_a_client_sent_is_told_so(site: Site, name: st
     request.path = "/v1/auth"
     request.headers = [("x-forwarded-uri", "/a"), *[(f"x-forwarded-{name}", "/b")] * 2]
     answer = site.routes(request)
-    assert isinstance(answer, HttpAnswer)
+    assert isinstance(answer, HttpResponse)
     assert answer.status == 400
     assert f"x-forwarded-{name} came twice" in json.loads(answer.body)["error"]
 

@@ -15,7 +15,7 @@ from penstock.service.health import Health
 from penstock.service.service import Service
 from penstock.wires.http.api import http_api
 from penstock.wires.http.limits import HttpLimits
-from penstock.wires.http.messages import HttpAnswer
+from penstock.wires.http.messages import HttpResponse
 from penstock.wires.http.protocol import HttpServer
 from service.service_kit import USER, gate_of
 from wires.http.http_parts import POST, Sink, get, serving
@@ -65,7 +65,7 @@ ENDLESS = {
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_what_never_ends_is_cut_off(name: str, size: int) -> None:
     start, more = ENDLESS[name]
-    server = HttpServer(lambda request: HttpAnswer(), HttpLimits(body=10_000_000))
+    server = HttpServer(lambda request: HttpResponse(), HttpLimits(body=10_000_000))
     protocol, transport = server.factory(), Counting()
     protocol.connection_made(transport)
     protocol.data_received(start)
@@ -280,7 +280,7 @@ class Full(Counting):
 
 @pytest.mark.parametrize(("rate", "seconds"), [(1, 30), (200, 30), (300, None)])
 async def test_who_reads_an_answer_byte_by_byte_is_cut_off(rate: int, seconds: int | None) -> None:
-    server = HttpServer(lambda request: HttpAnswer(), HttpLimits(write_time=30, least_rate=240))
+    server = HttpServer(lambda request: HttpResponse(), HttpLimits(write_time=30, least_rate=240))
     protocol, transport = server.factory(), Full()
     protocol.connection_made(transport)
     protocol.data_received(get())

@@ -1,6 +1,6 @@
-"""The same methods served by grpcio, where nghttp2 is not. Slower; peers see no difference.
+"""The same methods served by grpcio, if nghttp2 is not available. Slower, otherwise the same.
 
-What grpcio does by itself and `penstock.wires.grpc.h2` does not: it takes compressed messages.
+Unlike `penstock.wires.grpc.h2`, grpcio accepts compressed messages.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from penstock.wires.grpc.methods import Methods, Unary, Watch
 
 log = logging.getLogger("penstock.server")
 
-# For calls to hear that nobody waits for them, when the time for that is over.
+# For calls to be cancelled when the grace period is over.
 LAST_WORDS = 0.5
-# grpcio cannot close the connections that an authority of before has let in: so all are closed
-# when they get old, and answered again once they have shown their certificates.
+# grpcio cannot close the connections that an earlier authority accepted: so all connections are
+# closed at a certain age, and clients have to present their certificates again.
 MUTUAL = [("grpc.max_connection_age_ms", 300_000), ("grpc.max_connection_age_grace_ms", 5_000)]
 CODES = {code.value[0]: code for code in grpc.StatusCode}
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -46,7 +46,7 @@ class GrpcioServer:
         self._server: grpc.aio.Server | None = None
 
     def counts(self) -> dict[str, int]:
-        """What happened since the start; grpcio tells no more."""
+        """Counts since the start; grpcio provides no more."""
         return {"messages": self._tally.messages}
 
     async def start(
@@ -56,9 +56,9 @@ class GrpcioServer:
         mutual: bool = False,
         reuse_port: bool = False,
     ) -> list[int]:
-        """Listen on ``"host:port"`` or ``"unix:path"``; the ports, where 0 was asked for.
+        """Listen on ``"host:port"`` or ``"unix:path"``; returns the ports, which matter for port 0.
 
-        ``mutual``: clients show certificates, and have to show them again now and then.
+        ``mutual``: clients present certificates, and have to present them again periodically.
         """
         options = _options(self.limits, reuse_port) + (MUTUAL if mutual else [])
         server = grpc.aio.server(options=options)
@@ -74,20 +74,20 @@ class GrpcioServer:
         return ports
 
     async def drain(self, grace: float = 5.0) -> bool:
-        """Answer what is open, take no more, close. Whether ``grace`` seconds were enough."""
+        """Answer open calls, accept no more, and close. Whether ``grace`` seconds were enough."""
         server, self._server = self._server, None
         if server is None:
             return True
         cut = self._tally.cut
         await server.stop(grace)
-        if self._tally.open > 0:  # grpcio cancels the rest, but may not wait for that
+        if self._tally.open > 0:  # grpcio cancels the rest, but may not wait for it
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._tally.idle.wait(), LAST_WORDS)
         return self._tally.open == 0 and self._tally.cut == cut
 
 
 class _Tally:
-    """How many calls there were, how many there are, and how many were cancelled."""
+    """Counts all calls, calls in progress and cancelled calls."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -119,8 +119,8 @@ class _Handlers(grpc.GenericRpcHandler):
 
 
 def credentials(tls: ServerTLS) -> grpc.ServerCredentials:
-    """For `GrpcioServer.start`. The files are read anew for every handshake; broken ones are not
-    used."""
+    """For `GrpcioServer.start`. The files are read again for every handshake; invalid ones are
+    ignored."""
 
     def read() -> grpc.ServerCertificateConfiguration:
         pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
@@ -131,7 +131,7 @@ def credentials(tls: ServerTLS) -> grpc.ServerCredentials:
         try:
             return read()
         except OSError as error:
-            log.warning("certificates could not be read again: %s", error)
+            log.warning("certificates could not be reloaded: %s", error)
             return None  # as before
 
     return grpc.dynamic_ssl_server_credentials(
@@ -157,7 +157,7 @@ def _options(limits: Limits, reuse_port: bool) -> list[tuple[str, Any]]:
 
 
 def _handlers(methods: Methods, tally: _Tally) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
-    # Without serializers grpcio passes bytes as they are.
+    # Without serializers grpcio passes raw bytes.
     return {
         **{
             path: grpc.unary_unary_rpc_method_handler(_unary(method, tally))
@@ -231,7 +231,7 @@ async def _answer(method: Unary, message: bytes) -> bytes:
 
 def _checked(reply: bytes) -> bytes:
     if type(reply) is not bytes:
-        raise TypeError(f"a method answers with bytes, not with {reply!r:.80}")
+        raise TypeError(f"a method must return bytes, not {reply!r:.80}")
     return reply
 
 

@@ -1,7 +1,7 @@
-"""grpc.health.v1.Health: what load balancers and Kubernetes ask before they send requests.
+"""grpc.health.v1.Health: health checks for load balancers and Kubernetes.
 
-``Check`` answers once, and NOT_FOUND for a name that is not known. ``Watch`` answers at once
-and then on every change; there an unknown name is a status, because it may be known later.
+``Check`` answers once, with NOT_FOUND for an unknown name. ``Watch`` answers at once and on every
+change; there an unknown name has a status of its own, because it may become known later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.wires.grpc.protobuf_fields import Fields, read_fields, text_of
 CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
 
-# HealthCheckResponse, whole: its only field is the status.
+# The whole HealthCheckResponse: its only field is the status.
 SERVING = b"\x08\x01"
 NOT_SERVING = b"\x08\x02"
 SERVICE_UNKNOWN = b"\x08\x03"
@@ -26,7 +26,7 @@ LONGEST_NAME = 1_000
 
 
 def health_methods(health: Health) -> Methods:
-    """The service, for a wire to serve."""
+    """The methods of the service."""
 
     def check(message: bytes) -> bytes:
         name = service_of(message)
@@ -41,12 +41,12 @@ def health_methods(health: Health) -> Methods:
 
 
 async def changes(health: Health, name: str) -> AsyncIterator[bytes]:
-    """The status of a part now, and each other one that it comes to be, until it is closed."""
+    """The current status of a part, and every later one, until it is closed."""
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
 
     def listen(_: str) -> None:
-        # From any thread; and what stands behind a loop that is closed wants no more news.
+        # Called from any thread; watchers of a closed loop are ignored.
         if not loop.is_closed():
             loop.call_soon_threadsafe(changed.set)
 
@@ -75,5 +75,5 @@ def service_of(message: bytes) -> str:
     fields: Fields = read_fields(message, "HealthCheckRequest")
     name = text_of(fields, 1, "HealthCheckRequest")
     if len(name) > LONGEST_NAME:
-        raise GrpcError(INVALID_ARGUMENT, f"a name has at most {LONGEST_NAME} characters")
+        raise GrpcError(INVALID_ARGUMENT, f"a service name has at most {LONGEST_NAME} characters")
     return name

@@ -1,6 +1,6 @@
-"""What a gRPC wire serves: methods by path, from message bytes to message bytes.
+"""The methods of a gRPC wire by path, from message bytes to message bytes.
 
-A wire knows nothing of what the messages say, and a method nothing of the wire.
+A wire does not know the content of messages, and a method does not know the wire.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Watch = Callable[[bytes], AsyncIterator[bytes]]
 class Methods:
     """Methods by path, as in ``"/grpc.health.v1.Health/Check"``. Any may raise `GrpcError`.
 
-    ``unary``: one message in, one out. Bytes are sent at once; an awaitable may take its time.
-    ``each``: a stream both ways; called for every message that comes, answers with one.
+    ``unary``: one message in, one out; returns bytes or an awaitable.
+    ``each``: a stream both ways; called for every message, returns one.
     ``watch``: one message in, any number out.
     """
 
@@ -30,10 +30,10 @@ class Methods:
         for path in self.paths():
             if not path.startswith("/") or path.count("/") != 2 or not path.isascii():
                 raise ValueError(
-                    f"{path!r} is not the path of a method: it looks like /package.Service/Method"
+                    f"{path!r} is not the path of a method: write /package.Service/Method"
                 )
             if path in seen:
-                raise ValueError(f"{path!r} is there twice: a method is of one kind")
+                raise ValueError(f"{path!r} is given twice: a method has one kind")
             seen.add(path)
 
     def paths(self) -> Iterator[str]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from penstock.service.grpc_status import INVALID_ARGUMENT, GrpcError
 
-# By number, all that was said of a field, in order: numbers, or bytes.
+# All values of each field, by field number, in order: integers or bytes.
 Fields = dict[int, list[int | bytes]]
 
 
 def read_fields(message: bytes, kind: str) -> Fields:
-    """The fields of a message, in the order in which each was said last; `GrpcError` if it is none.
+    """The fields of a message, ordered by their last occurrence; `GrpcError` if it is malformed.
 
-    Groups, which nobody sends any more, are errors.
+    Groups, which are obsolete, are errors.
     """
-    found: Fields = {}
+    fields: Fields = {}
     at = 0
     while at < len(message):
         tag, at = _varint(message, at, kind)
@@ -30,14 +30,14 @@ def read_fields(message: bytes, kind: str) -> Fields:
             value, at = message[at : at + size], at + size
         if not 0 < number < 2**29:
             raise _malformed(kind)
-        said = found.pop(number, [])
-        said.append(value)
-        found[number] = said
-    return found
+        values = fields.pop(number, [])
+        values.append(value)
+        fields[number] = values
+    return fields
 
 
 def text_of(fields: Fields, number: int, kind: str) -> str:
-    """The text in a field, as it was said last; empty if it was not."""
+    """The text of a field, from its last occurrence; empty if there is none."""
     texts = [value for value in fields.get(number, ()) if isinstance(value, bytes)]
     try:
         return [text.decode("utf-8") for text in texts][-1] if texts else ""
@@ -55,7 +55,7 @@ def varint(value: int) -> bytes:
 
 
 def delimited(number: int, value: bytes) -> bytes:
-    """A field that holds a text, bytes or a message."""
+    """A length-delimited field: a string, bytes or a message."""
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
@@ -69,4 +69,4 @@ def _varint(message: bytes, at: int, kind: str) -> tuple[int, int]:
 
 
 def _malformed(kind: str) -> GrpcError:
-    return GrpcError(INVALID_ARGUMENT, f"this is no {kind}")
+    return GrpcError(INVALID_ARGUMENT, f"not a valid {kind}")

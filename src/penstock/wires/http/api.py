@@ -1,4 +1,4 @@
-"""The HTTP wire's paths, put together."""
+"""The paths of the HTTP wire."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.service.health import Health
 from penstock.service.service import Service
 from penstock.wires.http.auth import AuthApi
 from penstock.wires.http.check import CheckApi
-from penstock.wires.http.messages import HttpAnswer, HttpRequest, as_json, as_text
+from penstock.wires.http.messages import HttpRequest, HttpResponse, as_json, as_text
 from penstock.wires.http.openapi import DOCUMENT
 from penstock.wires.http.routes import Routes
 
@@ -20,19 +20,19 @@ Penstock: rate limits as a service.
 POST /v1/check      {"domain": "api", "descriptors": [{"user": "42"}]}
 POST /json          Envoy's RateLimitRequest as JSON
 ANY  /v1/auth       forward auth for nginx, Traefik and Caddy
-GET  /healthcheck   whether it serves
-GET  /openapi.json  all of this, for programs
+GET  /healthcheck   whether the service is healthy
+GET  /openapi.json  the OpenAPI document
 """
 
 
 def http_api(service: Service, health: Health, trust: Trust, *, refunds: bool = False) -> Routes:
-    """All that port 8080 answers. With ``refunds``, whoever asks may give hits back."""
+    """All paths of port 8080. With ``refunds``, clients may give hits back."""
 
-    def json_api(request: HttpRequest) -> HttpAnswer | Awaitable[HttpAnswer]:
-        found = rls_json.respond(service, request.body, refunds=refunds)
-        return _as_answer(found) if isinstance(found, tuple) else _later(found)
+    def json_api(request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        response = rls_json.respond(service, request.body, refunds=refunds)
+        return HttpResponse(*response) if isinstance(response, tuple) else _later(response)
 
-    def healthcheck(request: HttpRequest) -> HttpAnswer:
+    def healthcheck(request: HttpRequest) -> HttpResponse:
         part = health.part()
         return as_text("OK") if part.ok else as_text(part.reason or "not serving", 500)
 
@@ -48,9 +48,5 @@ def http_api(service: Service, health: Health, trust: Trust, *, refunds: bool = 
     )
 
 
-async def _later(waiting: Awaitable[rls_json.Answered]) -> HttpAnswer:
-    return _as_answer(await waiting)
-
-
-def _as_answer(found: rls_json.Answered) -> HttpAnswer:
-    return HttpAnswer(*found)
+async def _later(waiting: Awaitable[rls_json.Answered]) -> HttpResponse:
+    return HttpResponse(*await waiting)

@@ -1,15 +1,15 @@
-"""/v1/auth: may this request of a proxy go ahead? Forward auth, as proxies call it.
+"""/v1/auth: forward auth: may this request of a proxy go ahead?
 
 nginx (``auth_request``), Traefik (``forwardAuth``) and Caddy (``forward_auth``) send a request
-without its body and go on if the answer is 2xx. What they ask about is in headers, which are
-believed from trusted proxies only. Rules decide by the dimensions of a request, as they do
-for middleware.
+without its body and continue if the response is 2xx. The original request is described in
+headers, which are accepted from trusted proxies only. Rules decide by the dimensions of a request,
+as in middleware.
 
-They say by ``X-Original-...`` (nginx, by convention) or ``X-Forwarded-...`` (the others) what
-was asked. Whoever writes the one passes the other on as the client sent it: a request with
-both is refused, or a client could choose what the rules see.
+These headers are ``X-Original-...`` (nginx, by convention) or ``X-Forwarded-...`` (the others). A
+proxy that writes the one kind passes on the other as the client sent it: a request with both is
+rejected, or a client could choose what the rules see.
 
-nginx knows 401 and 403 as refusals, and nothing else: for it, ``/v1/auth?refuse=403``.
+nginx only knows 401 and 403 as refusals: use ``/v1/auth?refuse=403`` for it.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ from penstock.integrations.deciding.request import Request
 from penstock.rules.deciding.verdict import DENIED, Verdict
 from penstock.service.service import Service
 from penstock.wires.http.check import error_of
-from penstock.wires.http.messages import HttpAnswer, HttpRequest, as_error
+from penstock.wires.http.messages import HttpRequest, HttpResponse, as_error
 
 ORIGINAL, FORWARDED = "x-original-", "x-forwarded-"
 REFUSALS = (401, 403, 429)
 
 
 class ForwardedRequest(Request):
-    """The request that a proxy asks about. ``native`` is the one that it asked with.
+    """The original request of a proxy. ``native`` is the request to /v1/auth.
 
-    Its path cannot be changed from here. Where servers could read it in several ways, and
-    rules ask for it, the answer is 400: see `penstock.integrations.deciding.paths`. Raises
-    `PenstockError` if nobody knows who said what.
+    Its path cannot be changed here. If servers could read the path in several ways, and rules
+    use it, the response is 400: see `penstock.integrations.deciding.paths`. Raises
+    `PenstockError` if the headers are ambiguous.
     """
 
-    def __init__(self, asked: HttpRequest, trust: Trust) -> None:
-        self.native = asked
+    def __init__(self, native: HttpRequest, trust: Trust) -> None:
+        self.native = native
         self.trust = trust
-        told = [
+        kinds = [
             kind
             for kind in (ORIGINAL, FORWARDED)
-            if any(asked.header(kind + name) is not None for name in ("method", "uri"))
+            if any(native.header(kind + name) is not None for name in ("method", "uri"))
         ]
-        if len(told) > 1:
+        if len(kinds) > 1:
             raise PenstockError(
-                "X-Original-... and X-Forwarded-... both say what was asked: let the proxy"
-                " clear those that it does not write"
+                "X-Original-... and X-Forwarded-... both describe the request: make the proxy"
+                " clear those that it does not set"
             )
-        self._said = told[0] if told else FORWARDED
+        self._prefix = kinds[0] if kinds else FORWARDED
         for name in ("method", "uri", "host"):
-            if len([key for key, _ in asked.headers if key == self._said + name]) > 1:
+            if len([key for key, _ in native.headers if key == self._prefix + name]) > 1:
                 raise PenstockError(
-                    f"{self._said}{name} came twice: let the proxy set it, and not add to it"
+                    f"{self._prefix}{name} came twice: make the proxy set it, not append to it"
                 )
-        # In upper case, as servers go by it.
-        self.method = (asked.header(self._said + "method") or asked.method).upper()
-        self._raw_path = (asked.header(self._said + "uri") or "/").partition("?")[0]
+        # In upper case, as servers use it.
+        self.method = (native.header(self._prefix + "method") or native.method).upper()
+        self._raw_path = (native.header(self._prefix + "uri") or "/").partition("?")[0]
         self.path = decoded(self._raw_path)
 
     @property
@@ -77,8 +77,8 @@ class ForwardedRequest(Request):
         return peer
 
     def header(self, name: str) -> str | None:
-        found: str | None = self.native.header(name.lower())
-        return found
+        value: str | None = self.native.header(name.lower())
+        return value
 
     def first(self, name: str) -> str | None:
         wanted = name.lower()
@@ -86,12 +86,12 @@ class ForwardedRequest(Request):
 
     @property
     def host(self) -> str | None:
-        asked: HttpRequest = self.native
-        return asked.header(self._said + "host") or asked.header("host")
+        native: HttpRequest = self.native
+        return native.header(self._prefix + "host") or native.header("host")
 
 
 class AuthApi:
-    """The handler."""
+    """The handler of /v1/auth."""
 
     def __init__(self, service: Service, gate: AnyGate, trust: Trust) -> None:
         self._service = service
@@ -100,62 +100,62 @@ class AuthApi:
         self._descriptors: dict[str | None, Descriptors[Request]] = {}
         gate.group(ADDRESS)
 
-    def __call__(self, asked: HttpRequest) -> HttpAnswer | Awaitable[HttpAnswer]:
-        if not self._trust.trusts(asked.peer):
+    def __call__(self, native: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        if not self._trust.trusts(native.peer):
             return as_error(403, "this endpoint is for trusted proxies: see --trusted")
         try:
-            domain, refuse = _options(asked.query)
-            request = ForwardedRequest(asked, self._trust)
+            domain, refuse = _options(native.query)
+            request = ForwardedRequest(native, self._trust)
             descriptors = self._of(domain).of(request)
             if not descriptors:
-                return HttpAnswer(200)
-            found = self._service.check(domain, descriptors, 1)
+                return HttpResponse(200)
+            verdict = self._service.check(domain, descriptors, 1)
         except PenstockError as error:
             return error_of(error)
-        if isinstance(found, Verdict):
-            return self._answer(found, request, refuse)
-        return self._later(found, request, refuse)
+        if isinstance(verdict, Verdict):
+            return self._respond(verdict, request, refuse)
+        return self._later(verdict, request, refuse)
 
     async def _later(
         self, waiting: Awaitable[Verdict], request: Request, refuse: int
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         try:
-            return self._answer(await waiting, request, refuse)
+            return self._respond(await waiting, request, refuse)
         except PenstockError as error:
             return error_of(error)
 
-    def _answer(self, verdict: Verdict, request: Request, refuse: int) -> HttpAnswer:
-        told = verdict.told()
+    def _respond(self, verdict: Verdict, request: Request, refuse: int) -> HttpResponse:
+        decisions = verdict.told()
         now = self._service.now()
         if verdict.allowed:
-            return HttpAnswer(200, headers=fields(told, now))
+            return HttpResponse(200, headers=fields(decisions, now))
         denied = any(s.reason == DENIED and not s.allowed for s in verdict.statuses)
-        made = refusal(told, now, accept=request.header("accept") or "", denied=denied)
-        headers = [header for header in made.headers if header[0] != "Content-Type"]
-        # For those who are told 403 and want to say 429.
-        headers.append(("X-Penstock-Status", str(made.status)))
-        status = made.status if made.status == 403 else refuse
-        return HttpAnswer(status, made.body, headers, dict(made.headers)["Content-Type"])
+        answer = refusal(decisions, now, accept=request.header("accept") or "", denied=denied)
+        headers = [header for header in answer.headers if header[0] != "Content-Type"]
+        # For proxies that get 403 and want to send 429.
+        headers.append(("X-Penstock-Status", str(answer.status)))
+        status = answer.status if answer.status == 403 else refuse
+        return HttpResponse(status, answer.body, headers, dict(answer.headers)["Content-Type"])
 
     def _of(self, domain: str | None) -> Descriptors[Request]:
-        found = self._descriptors.get(domain)
-        if found is None:
+        descriptors = self._descriptors.get(domain)
+        if descriptors is None:
             domains: Any = self._gate.rules.domains
             if domain is not None and domain not in domains:
                 raise PenstockError(f"the rules have no domain {domain!r:.100}")
             if domain is None and len(domains) != 1:
-                raise PenstockError("which domain? The rules have several: /v1/auth?domain=...")
-            found = Descriptors(self._gate, DIMENSIONS, family, domain, strict=False)
-            self._descriptors[domain] = found
-        return found
+                raise PenstockError("the rules have several domains: use /v1/auth?domain=...")
+            descriptors = Descriptors(self._gate, DIMENSIONS, family, domain, strict=False)
+            self._descriptors[domain] = descriptors
+        return descriptors
 
 
 def _options(query: str) -> tuple[str | None, int]:
-    """The domain, and the status of a refusal, from the URL that the proxy was given."""
+    """The domain, and the status of a refusal, from the URL configured in the proxy."""
     if not query:
         return None, 429
-    given = parse_qs(query, keep_blank_values=True)
-    refuse = given.get("refuse", ["429"])[-1]
+    options = parse_qs(query, keep_blank_values=True)
+    refuse = options.get("refuse", ["429"])[-1]
     if refuse not in {str(status) for status in REFUSALS}:
-        raise PenstockError(f"refuse is 401, 403 or 429, not {refuse!r:.100}")
-    return given.get("domain", [None])[-1], int(refuse)
+        raise PenstockError(f"refuse must be 401, 403 or 429, not {refuse!r:.100}")
+    return options.get("domain", [None])[-1], int(refuse)

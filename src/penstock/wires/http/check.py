@@ -28,7 +28,7 @@ from penstock.rules.deciding.verdict import LIMIT, Descriptor, Status, Verdict
 from penstock.service.failures import for_client, is_ours
 from penstock.service.rls_json import NO_REFUNDS
 from penstock.service.service import Service
-from penstock.wires.http.messages import HttpAnswer, HttpRequest, as_error
+from penstock.wires.http.messages import HttpRequest, HttpResponse, as_error
 from penstock.wires.http.questions import (
     BadCheck,
     NoRefunds,
@@ -56,7 +56,7 @@ class CheckApi:
         self._refunds = refunds
         self._plans = PlanCache(MOST_KEPT, LONGEST_KEPT, SEEN)
 
-    def __call__(self, request: HttpRequest) -> HttpAnswer | Awaitable[HttpAnswer]:
+    def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         plan = self._plans.get(request.body, self._service.gate.sync.planner)
         if plan is not None:
             try:
@@ -94,7 +94,7 @@ class CheckApi:
             plan.attachment = SingleAnswer(plan)
             self._plans.put(body, plan)
 
-    def _one(self, verdict: Verdict) -> HttpAnswer:
+    def _one(self, verdict: Verdict) -> HttpResponse:
         told = verdict.told()
         now = self._service.now()
         headers = fields(told, now)
@@ -103,15 +103,15 @@ class CheckApi:
             if after is not None:
                 headers.append(("Retry-After", str(after)))
         status = 200 if verdict.allowed else 429
-        return HttpAnswer(status, written(verdict, now).encode(), headers)
+        return HttpResponse(status, written(verdict, now).encode(), headers)
 
-    async def _later(self, waiting: Awaitable[Verdict]) -> HttpAnswer:
+    async def _later(self, waiting: Awaitable[Verdict]) -> HttpResponse:
         try:
             return self._one(await waiting)
         except PenstockError as error:
             return error_of(error)
 
-    def _many(self, asked: dict[str, Any]) -> HttpAnswer | Awaitable[HttpAnswer]:
+    def _many(self, asked: dict[str, Any]) -> HttpResponse | Awaitable[HttpResponse]:
         checks = asked["checks"]
         if not isinstance(checks, list) or not checks:
             raise BadCheck(f"checks is a list of 1 to {MOST_IN_ALL} questions")
@@ -128,7 +128,7 @@ class CheckApi:
             return self._in_parts(questions)
         return _results(self._written(self._service.check_each(questions)))
 
-    async def _in_parts(self, questions: list[Question]) -> HttpAnswer:
+    async def _in_parts(self, questions: list[Question]) -> HttpResponse:
         """A part at a time, so that others have their turn in between.
 
         A store that waits is asked all at once: others have their turn while it does.
@@ -183,7 +183,7 @@ class SingleAnswer:
         self._start = f'"statuses":[{{"descriptor":[{pairs}],"allowed":'
         self._rest = f',"reason":"{LIMIT}","rule":{_text(rule.rule.id)}{limit}'
 
-    def of(self, decision: Decision, now: float) -> HttpAnswer:
+    def of(self, decision: Decision, now: float) -> HttpResponse:
         """The same as `written` makes of a verdict."""
         allowed = "true" if decision.allowed else "false"
         after = _number(decision.retry_after)
@@ -196,15 +196,15 @@ class SingleAnswer:
         told = ((self._name, decision),)
         headers = fields(told, now)
         if decision.allowed:
-            return HttpAnswer(200, body.encode(), headers)
+            return HttpResponse(200, body.encode(), headers)
         wait = retry_after(told)
         if wait is not None:
             headers.append(("Retry-After", str(wait)))
-        return HttpAnswer(429, body.encode(), headers)
+        return HttpResponse(429, body.encode(), headers)
 
 
-def _results(written_ones: list[str]) -> HttpAnswer:
-    return HttpAnswer(200, f'{{"results":[{",".join(written_ones)}]}}'.encode())
+def _results(written_ones: list[str]) -> HttpResponse:
+    return HttpResponse(200, f'{{"results":[{",".join(written_ones)}]}}'.encode())
 
 
 def _failed(error: PenstockError) -> str:
@@ -213,7 +213,7 @@ def _failed(error: PenstockError) -> str:
     return f'{{"allowed":false,"retry_after":null,"statuses":[],"error":{told}}}'
 
 
-def error_of(error: PenstockError) -> HttpAnswer:
+def error_of(error: PenstockError) -> HttpResponse:
     """The answer to a question that was not decided."""
     return as_error(503 if is_ours(error) else getattr(error, "status", 400), for_client(error))
 

@@ -1,8 +1,8 @@
-"""How long a body is, whom a request is for, and what is refused because readers could disagree.
+"""The length of bodies, the Host field, and the rejection of ambiguous messages.
 
-A proxy and the server behind it must see the same requests. Whoever can make them disagree
-about where a body ends can put a second request into the first, which nobody counts. So
-everything that is doubtful is refused; httptools, which is strict, refuses most of it before::
+A proxy and the server behind it must see the same requests. A client that can make them disagree
+about where a body ends can smuggle a second, uncounted request inside the first. So everything
+ambiguous is rejected; httptools, which is strict, rejects most of it before::
 
     Transfer-Encoding: chunked      chunks, until the last
     Content-Length: n               n bytes
@@ -16,16 +16,16 @@ from collections.abc import Sequence
 
 from penstock.errors import PenstockError
 
-# A name as it came, and a value.
+# A name as received, and a value.
 Field = tuple[bytes, bytes]
 
 NONE = 0
 CHUNKED = -1
 UNTIL_CLOSE = -2
 
-# What a chunk needs beside its bytes: a size of at most 16 digits, and two ends of lines.
+# The overhead of a chunk: a size of at most 16 digits, and two line ends.
 AROUND_A_CHUNK = 20
-# Bytes of empty lines before a request: RFC 9112 2.2 speaks of one.
+# Bytes of empty lines before a request: RFC 9112 2.2 allows one.
 MOST_BLANK = 4_096
 
 _BODILESS = frozenset({204, 304})
@@ -34,7 +34,7 @@ _HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]*)(?:
 
 
 class BadMessage(PenstockError):
-    """A message that is not passed on; ``status`` is for who sent it."""
+    """A message that is rejected; ``status`` is the response to its sender."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)
@@ -42,20 +42,20 @@ class BadMessage(PenstockError):
 
 
 def check_version(version: str, hosts: int) -> None:
-    """Which HTTP it is, and that it has so many Host fields as that has (RFC 9112, 3.2)."""
+    """Check the HTTP version and the number of Host fields (RFC 9112, 3.2)."""
     if version == "0.9":
         raise BadMessage(400, "the request line has no version: send HTTP/1.1")
     if version not in ("1.0", "1.1"):
-        raise BadMessage(505, f"this is HTTP/1.1, not {version}")
+        raise BadMessage(505, f"only HTTP/1.1 is supported, not {version}")
     if hosts > 1:
-        raise BadMessage(400, "a request has one Host field, not several")
+        raise BadMessage(400, "a request must have one Host field, not several")
     if hosts == 0 and version == "1.1":
         raise BadMessage(400, "the Host field is missing")
 
 
 def check_host(value: bytes) -> None:
     if not is_host(value):
-        raise BadMessage(400, f"Host is HOST or HOST:PORT, not {value!r:.100}")
+        raise BadMessage(400, f"Host must be HOST or HOST:PORT, not {value!r:.100}")
 
 
 def is_host(value: bytes) -> bool:
@@ -63,14 +63,14 @@ def is_host(value: bytes) -> bool:
 
 
 def made_up_head(length: int) -> bytes:
-    """For a new parser, which is to go on in the middle of a request with this body."""
+    """A head for a new parser that continues in the middle of a request with this body."""
     framing = b"Transfer-Encoding: chunked" if length == CHUNKED else b"Content-Length: %d" % length
     return b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n"
 
 
 def request_length(version: str, fields: Sequence[Field]) -> int:
-    """Bytes of a request's body, or CHUNKED."""
-    codings, length = _told(fields, 400)
+    """The length of a request's body, or CHUNKED."""
+    codings, length = _body_fields(fields, 400)
     if codings is None:
         return NONE if length is None else length
     if length is not None:
@@ -78,13 +78,13 @@ def request_length(version: str, fields: Sequence[Field]) -> int:
     if version != "1.1":
         raise BadMessage(400, f"Transfer-Encoding in HTTP/{version}")
     if codings != b"chunked":
-        raise BadMessage(501, "the only Transfer-Encoding that is known is chunked")
+        raise BadMessage(501, "the only supported Transfer-Encoding is chunked")
     return CHUNKED
 
 
 def response_length(method: str, status: int, version: str, fields: Sequence[Field]) -> int:
-    """Bytes of a response's body, CHUNKED or UNTIL_CLOSE."""
-    codings, length = _told(fields, 502)
+    """The length of a response's body, CHUNKED or UNTIL_CLOSE."""
+    codings, length = _body_fields(fields, 502)
     if codings is not None and length is not None:
         raise BadMessage(502, "both Content-Length and Transfer-Encoding")
     if codings is not None and (codings != b"chunked" or version != "1.1"):
@@ -96,15 +96,15 @@ def response_length(method: str, status: int, version: str, fields: Sequence[Fie
     return UNTIL_CLOSE if length is None else length
 
 
-def _told(fields: Sequence[Field], status: int) -> tuple[bytes | None, int | None]:
-    """What Transfer-Encoding and Content-Length say."""
+def _body_fields(fields: Sequence[Field], status: int) -> tuple[bytes | None, int | None]:
+    """The values of Transfer-Encoding and Content-Length."""
     codings: bytes | None = None
     length: int | None = None
     for name, value in fields:
         lower = name.lower()
         if lower == b"transfer-encoding":
-            found = value.strip().lower()
-            codings = found if codings is None else codings + b", " + found
+            coding = value.strip().lower()
+            codings = coding if codings is None else codings + b", " + coding
         elif lower == b"content-length":
             if not value.isdigit() or len(value) > 18:
                 raise BadMessage(status, f"Content-Length: {value!r:.40}")

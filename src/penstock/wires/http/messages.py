@@ -1,4 +1,4 @@
-"""What the HTTP wire hands to a handler, and what it gets back."""
+"""The request that the HTTP wire passes to a handler, and the response that it returns."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class HttpRequest:
         self.path = "/"
         self.query = ""
         self.version = "1.1"
-        self.raw: list[tuple[bytes, bytes]] = []  # headers as they came
+        self.raw: list[tuple[bytes, bytes]] = []  # headers as received
         self._headers: list[Header] | None = None
         self.body = b""
         self.keep_alive = True
 
     @property
     def headers(self) -> list[Header]:
-        """Made when somebody looks: most handlers look at none."""
+        """Decoded on first use: most handlers need none."""
         if self._headers is None:
             self._headers = [
                 (name.decode("latin-1").lower(), value.decode("latin-1"))
@@ -46,16 +46,16 @@ class HttpRequest:
         self._headers = headers
 
     def header(self, name: str) -> str | None:
-        """By its name in lower case; joined by commas if it came more than once."""
-        found = [value for key, value in self.headers if key == name]
-        if not found:
+        """A header by its name in lower case; repeated ones are joined by commas."""
+        values = [value for key, value in self.headers if key == name]
+        if not values:
             return None
-        return found[0] if len(found) == 1 else ", ".join(found)
+        return values[0] if len(values) == 1 else ", ".join(values)
 
 
 @dataclass(slots=True)
-class HttpAnswer:
-    """A whole answer. The wire adds ``content-length`` and what belongs to the connection."""
+class HttpResponse:
+    """A whole response. The wire adds ``content-length`` and the fields of the connection."""
 
     status: int = 200
     body: bytes = b""
@@ -63,38 +63,38 @@ class HttpAnswer:
     content_type: str = "application/json"
 
 
-Handler = Callable[[HttpRequest], HttpAnswer | Awaitable[HttpAnswer]]
+Handler = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def as_json(content: Any, status: int = 200, headers: list[Header] | None = None) -> HttpAnswer:
-    return HttpAnswer(status, _encode(content).encode("utf-8", "replace"), headers or [])
+def as_json(content: Any, status: int = 200, headers: list[Header] | None = None) -> HttpResponse:
+    return HttpResponse(status, _encode(content).encode("utf-8", "replace"), headers or [])
 
 
-def as_error(status: int, error: str, headers: list[Header] | None = None) -> HttpAnswer:
-    """Every refusal of a wire looks like this."""
+def as_error(status: int, error: str, headers: list[Header] | None = None) -> HttpResponse:
+    """The response to every request that a wire rejects."""
     return as_json({"error": error}, status, headers)
 
 
-def as_text(text: str, status: int = 200) -> HttpAnswer:
-    return HttpAnswer(status, text.encode(), content_type="text/plain; charset=utf-8")
+def as_text(text: str, status: int = 200) -> HttpResponse:
+    return HttpResponse(status, text.encode(), content_type="text/plain; charset=utf-8")
 
 
-def encoded(answer: HttpAnswer, request: HttpRequest, date: bytes, keep: bool) -> bytes:
-    """The answer on the wire; to HEAD without its body."""
-    body = answer.body
+def encoded(response: HttpResponse, request: HttpRequest, date: bytes, keep: bool) -> bytes:
+    """The bytes of a response; to HEAD without its body."""
+    body = response.body
     head = b"HTTP/1.1 %d %b\r\ndate: %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n" % (
-        answer.status,
-        REASONS.get(answer.status, b"Unknown"),
+        response.status,
+        REASONS.get(response.status, b"Unknown"),
         date,
-        answer.content_type.encode("latin-1"),
+        response.content_type.encode("latin-1"),
         len(body),
     )
-    if answer.headers:
-        told = "".join([f"{name}: {value}\r\n" for name, value in answer.headers])
-        head += told.encode("latin-1", "replace")
+    if response.headers:
+        fields = "".join([f"{name}: {value}\r\n" for name, value in response.headers])
+        head += fields.encode("latin-1", "replace")
     if not keep:
         head += b"connection: close\r\n"
     elif request.version == "1.0":

@@ -23,7 +23,7 @@ PAIRS: dict[str, Any] = {
 }
 SCHEMAS: dict[str, Any] = {
     "Pairs": {
-        "description": "Keys and values, in order. A list of pairs where a key comes twice.",
+        "description": "Keys and values, in order. Use a list of pairs if a key occurs twice.",
         **PAIRS,
     },
     "Descriptor": {
@@ -41,7 +41,7 @@ SCHEMAS: dict[str, Any] = {
                     },
                     "hits": {
                         "type": "integer",
-                        "description": "0 looks, below zero gives back (--http-refunds)",
+                        "description": "0 only checks, below 0 gives back (--http-refunds)",
                     },
                 },
             },
@@ -54,7 +54,7 @@ SCHEMAS: dict[str, Any] = {
         "properties": {
             "domain": {
                 "type": "string",
-                "description": "May be left out where the rules have one",
+                "description": "May be omitted if the rules have one",
             },
             "descriptors": {
                 "type": "array",
@@ -115,7 +115,7 @@ SCHEMAS: dict[str, Any] = {
             "allowed": {"type": "boolean"},
             "retry_after": {
                 "type": ["number", "null"],
-                "description": "Seconds until the same would be allowed; null if never",
+                "description": "Seconds until the same request would be allowed; null if never",
             },
             "statuses": {"type": "array", "items": {"$ref": "#/components/schemas/Status"}},
         },
@@ -136,8 +136,8 @@ SCHEMAS: dict[str, Any] = {
 
 
 def _json(*names: str) -> dict[str, Any]:
-    found = [{"$ref": f"#/components/schemas/{name}"} for name in names]
-    schema = found[0] if len(found) == 1 else {"anyOf": found}
+    schemas = [{"$ref": f"#/components/schemas/{name}"} for name in names]
+    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     return {"application/json": {"schema": schema}}
 
 
@@ -154,11 +154,11 @@ DOCUMENT: dict[str, Any] = {
     "paths": {
         "/v1/check": {
             "post": {
-                "summary": "Decide, and count. One check, or many that do not depend on each other",
+                "summary": "Decide and count: one check, or many independent ones",
                 "requestBody": {"required": True, "content": _json("Check", "Checks")},
                 "responses": {
                     "200": {
-                        "description": "Allowed; for many, their verdicts",
+                        "description": "Allowed; the verdicts, for many",
                         "content": _json("Verdict", "Verdicts"),
                     },
                     "429": {"description": "Refused", "content": _json("Verdict")},
@@ -177,21 +177,21 @@ DOCUMENT: dict[str, Any] = {
         "/v1/auth": {
             "get": {
                 "summary": "Forward auth for nginx, Traefik and Caddy",
-                "description": "Any method. The request that is asked about is in X-Original-*"
-                " or X-Forwarded-* headers of a trusted proxy.",
+                "description": "Any method. X-Original-* or X-Forwarded-* headers of a trusted"
+                " proxy describe the original request.",
                 "parameters": [
                     {"name": "domain", "in": "query", "schema": {"type": "string"}},
                     {
                         "name": "refuse",
                         "in": "query",
-                        "description": "The status of a refusal; nginx wants 403",
+                        "description": "The status of a refusal; nginx needs 403",
                         "schema": {"type": "integer", "enum": [401, 403, 429], "default": 429},
                     },
                 ],
                 "responses": {
                     "200": {"description": "Go ahead"},
                     "429": {"description": "Refused", "content": _json("Error")},
-                    "401": {"description": "Refused, if asked for", "content": _json("Error")},
+                    "401": {"description": "Refused, if configured", "content": _json("Error")},
                     "403": {"description": "Denied, or not a trusted proxy", "content": ANY},
                     "400": ERROR,
                 },
@@ -212,10 +212,10 @@ DOCUMENT: dict[str, Any] = {
         },
         "/healthcheck": {
             "get": {
-                "summary": "Whether it serves",
+                "summary": "Whether the service is healthy",
                 "responses": {
                     "200": {"description": "OK, as text"},
-                    "500": {"description": "It does not, as text"},
+                    "500": {"description": "Unhealthy, as text"},
                 },
             }
         },

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class Pace:
-    """A least rate, in bytes a second, that has to be kept in every period.
+    """A minimum rate, in bytes a second, that must be kept in every period.
 
-    Only how much moves in a whole period counts: somebody who sends in bursts is not cut off,
-    and somebody who was quick at first cannot be slow for ever after. With a rate of 0, one byte
-    in each period is enough.
+    Only the sum over a whole period counts: a peer that sends in bursts is not closed, and one
+    that was fast at first cannot be slow for ever after. With a rate of 0, one byte in each
+    period is enough.
     """
 
     __slots__ = ("_least", "_moved", "_period", "_rate", "deadline")
@@ -28,7 +28,7 @@ class Pace:
         self._moved += count
 
     def is_late(self, now: float) -> bool:
-        """Asked now and then. A period that went well is followed by the next one."""
+        """Whether the rate was kept; called now and then. A kept period is followed by the next."""
         if now < self.deadline:
             return False
         if self._moved < self._least:

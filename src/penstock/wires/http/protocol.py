@@ -1,7 +1,7 @@
-"""HTTP/1.1: one connection, whole requests in, whole answers out, in order.
+"""HTTP/1.1: one connection, whole requests in, whole responses out, in order.
 
-A handler answers at once or later. While one is late, what came behind it waits, and when
-enough waits, the connection is not read on: so a peer cannot queue up more than it may.
+A handler returns a response or an awaitable. While it is awaited, further requests wait, and
+when enough of them wait, the connection is not read: a peer can only queue up a bounded number.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from penstock.wires.http.framing import BadMessage
 from penstock.wires.http.limits import HttpLimits
 from penstock.wires.http.messages import (
     Handler,
-    HttpAnswer,
     HttpRequest,
+    HttpResponse,
     as_error,
     encoded,
 )
@@ -30,7 +30,7 @@ logger = logging.getLogger("penstock.http")
 
 
 class HttpServer:
-    """All connections of one listener or several, and the clock that they are judged by."""
+    """All connections of one or several listeners, with their time-outs."""
 
     def __init__(self, handler: Handler, limits: HttpLimits | None = None) -> None:
         self.handler = handler
@@ -38,13 +38,13 @@ class HttpServer:
         self.connections: set[HttpProtocol] = set()
         self.draining = False
         self.requests = 0
-        self.refused = 0  # connections, for want of room
-        self.cut_off = 0  # connections, for being slow
+        self.refused = 0  # connections, above the limit
+        self.cut_off = 0  # connections, too slow
         self._date = (0, b"")
         self._sweeping: asyncio.TimerHandle | None = None
 
     def factory(self) -> HttpProtocol:
-        """For ``loop.create_server``."""
+        """The protocol factory for ``loop.create_server``."""
         return HttpProtocol(self)
 
     def date(self) -> bytes:
@@ -54,7 +54,7 @@ class HttpServer:
         return self._date[1]
 
     def sweep(self) -> None:
-        """Cut off who is too slow. Once a second, for all of them: no timer for each request."""
+        """Close connections that are too slow, once a second: no timer for each request."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for connection in [*self.connections]:
@@ -67,7 +67,7 @@ class HttpServer:
             self._sweeping = asyncio.get_running_loop().call_later(1.0, self.sweep)
 
     async def drain(self, grace: float) -> None:
-        """Answer what is under way, take no more, and close. The listeners are closed already."""
+        """Answer requests in progress, accept no more, and close. Close the listeners before."""
         self.draining = True
         end = asyncio.get_running_loop().time() + grace
         for connection in [*self.connections]:
@@ -90,16 +90,16 @@ class HttpProtocol(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._reader = RequestReader(self, self._limits)
         self._transport: asyncio.Transport | None = None
-        self._owes_continue = False  # to a client that waits for it
-        # Whole requests, in order; one that was refused has its answer with it.
-        self._waiting: deque[tuple[HttpRequest, HttpAnswer | None]] = deque()
+        self._owes_continue = False  # a client waits for 100 Continue
+        # Whole requests, in order; a rejected one with its response.
+        self._waiting: deque[tuple[HttpRequest, HttpResponse | None]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._out: list[bytes] = []
         self._paused = False  # the peer does not read
         self._unread = 0
         self._stopped = False  # we do not read
-        self._ending = False  # after what is under way
-        self._failed = False  # what comes cannot be read
+        self._ending = False  # after the requests in progress
+        self._failed = False  # further input cannot be read
         self._closing = False  # now
         self._unread_pace = Pace(self._limits.least_rate)
         self._deadline = self._loop.time() + self._limits.idle_time
@@ -135,7 +135,7 @@ class HttpProtocol(asyncio.Protocol):
         self._flush()
 
     def eof_received(self) -> bool:
-        """Half-closed: answer what was asked, then close."""
+        """Half-closed: answer the requests so far, then close."""
         self.close_when_idle()
         return self._busy
 
@@ -161,7 +161,7 @@ class HttpProtocol(asyncio.Protocol):
         self._tell_to_go_on()
 
     def _tell_to_go_on(self) -> None:
-        """Once what came before is answered: an interim answer must not overtake it."""
+        """Send 100 Continue once earlier requests are answered: it must not overtake them."""
         if self._owes_continue and self._task is None and not self._waiting:
             self._owes_continue = False
             self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -177,63 +177,63 @@ class HttpProtocol(asyncio.Protocol):
         self._rest()
         self._go_on()
 
-    # Answering -----------------------------------------------------------------------------
+    # Responding ----------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Answer what waits, until one takes its time."""
+        """Handle waiting requests until one has to be awaited."""
         while self._waiting and self._task is None and not self._paused and not self._closing:
             request, refusal = self._waiting.popleft()
             if refusal is not None:
-                self._answer(request, refusal)
+                self._respond(request, refusal)
                 continue
             try:
-                answer: Any = self._server.handler(request)
+                response: Any = self._server.handler(request)
             except Exception:
                 logger.exception("%s %.200s failed", request.method, request.path)
-                answer = as_error(500, "internal error")
-            if isinstance(answer, HttpAnswer):
-                self._answer(request, answer)
+                response = as_error(500, "internal error")
+            if isinstance(response, HttpResponse):
+                self._respond(request, response)
             else:
-                self._task = self._loop.create_task(self._later(request, answer))
+                self._task = self._loop.create_task(self._later(request, response))
         if self._owes_continue:
             self._tell_to_go_on()
         self._read_on()
 
-    async def _later(self, request: HttpRequest, waiting: Awaitable[HttpAnswer]) -> None:
+    async def _later(self, request: HttpRequest, waiting: Awaitable[HttpResponse]) -> None:
         try:
-            answer = await waiting
+            response = await waiting
         except asyncio.CancelledError:
             raise
         except Exception:
             logger.exception("%s %.200s failed", request.method, request.path)
-            answer = as_error(500, "internal error")
+            response = as_error(500, "internal error")
         self._task = None
         if self._transport is None:
             return
-        self._answer(request, answer)
+        self._respond(request, response)
         self._rest()
         self._go_on()
         self._flush()
 
-    def _answer(self, request: HttpRequest, answer: HttpAnswer) -> None:
+    def _respond(self, request: HttpRequest, response: HttpResponse) -> None:
         last = self._server.draining or (self._ending and not self._waiting)
         keep = request.keep_alive and not last
-        self._out.append(encoded(answer, request, self._server.date(), keep))
+        self._out.append(encoded(response, request, self._server.date(), keep))
         if not keep:
             self._closing = True
             self._waiting.clear()
 
     def _fail(self, status: int, error: str) -> None:
-        """Nothing more can be read: say why, after what came before is answered, and close."""
+        """Input is invalid: answer earlier requests, then send the error, and close."""
         request = self._reader.reading or HttpRequest(self._reader.peer)
         request.keep_alive = False
         self._reader.reading = None
         self._failed = True
-        answer = as_error(status, error)
+        response = as_error(status, error)
         if self._task is None and not self._waiting:
-            self._answer(request, answer)
+            self._respond(request, response)
         else:
-            self._waiting.append((request, answer))
+            self._waiting.append((request, response))
             self._stop_reading()
 
     def _flush(self) -> None:
@@ -247,14 +247,14 @@ class HttpProtocol(asyncio.Protocol):
         if self._closing and self._task is None:
             transport.close()
 
-    # How long, and how much ----------------------------------------------------------------
+    # Flow control and time-outs ------------------------------------------------------------
 
     @property
     def _busy(self) -> bool:
         return self._task is not None or bool(self._waiting) or bool(self._out)
 
     def _read_on(self) -> None:
-        """Read, or not: it depends on how much is waiting to be answered, or to be read."""
+        """Read or pause, depending on how much waits to be answered or sent."""
         if self._paused or len(self._waiting) >= self._limits.pipeline:
             self._stop_reading()
         elif self._stopped and not self._closing and self._transport is not None:
@@ -267,11 +267,11 @@ class HttpProtocol(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _rest(self) -> None:
-        """Nothing is owed by the peer but its next request."""
+        """Wait for the next request of the peer."""
         self._deadline = self._loop.time() + self._limits.idle_time
 
     def judge(self, now: float) -> None:
-        """Cut it off if it is too slow."""
+        """Close the connection if it is too slow."""
         transport = self._transport
         if transport is None:
             return
@@ -283,17 +283,17 @@ class HttpProtocol(asyncio.Protocol):
                 self._server.cut_off += 1
                 transport.abort()
             return
-        if now < self._deadline or self._task is not None:  # it is not late, or we are
+        if now < self._deadline or self._task is not None:  # the peer is not late, or we are
             return
         self._server.cut_off += 1
         if self._reader.reading is not None and not self._closing:
-            self._fail(408, "the request did not come in time")
+            self._fail(408, "the request was not received in time")
             self._flush()
             return
         transport.abort()
 
     def close_when_idle(self) -> None:
-        """Close after what is under way; at once if nothing is."""
+        """Close after the requests in progress."""
         self._ending = True
         if not self._busy and self._reader.reading is None and self._transport is not None:
             self._transport.close()

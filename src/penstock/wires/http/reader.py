@@ -1,7 +1,7 @@
 """RequestReader: from the bytes of a connection to whole requests.
 
-Whatever a client sends is bounded, also what no callback of the parser tells of until a line is
-over: the head, chunk extensions and trailers, blank lines between two requests.
+Everything that a client sends is bounded, including what the parser reports only at the end of a
+line: the head, chunk extensions and trailers, and empty lines between two requests.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Owner(Protocol):
     """The connection that is read from."""
 
     def begun(self) -> None:
-        """The first byte of a request is here."""
+        """The first byte of a request was received."""
 
     def expected(self) -> None:
-        """The client waits to be told to go on with the body."""
+        """The client waits for 100 Continue."""
 
     def whole(self, request: HttpRequest) -> None:
         """A request is complete."""
 
 
 class RequestReader:
-    """Reads one connection. ``reading`` is the request that is not whole yet."""
+    """Reads one connection. ``reading`` is the incomplete request."""
 
     def __init__(self, owner: Owner, limits: HttpLimits) -> None:
         self._owner = owner
@@ -47,23 +47,23 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self.peer: str | None = None
         self.reading: HttpRequest | None = None
-        self._begun = False  # a request, in this bite
+        self._begun = False  # a request began in this read
         self._ended = False  # by a request that closes the connection
         self._blank = 0
         self._url = b""
         self._in_head = False
         self._hosts = 0
-        self._host = b""  # the last one, which was fine
+        self._host = b""  # the last complete request
         self._expects = False
-        self._size = 0  # bytes of header fields, then of the body
-        self._lines = 0  # bytes of a head whose lines are not whole, or of a body's framing
+        self._size = 0  # bytes of the header fields, then of the body
+        self._lines = 0  # bytes of incomplete lines of the head, or of the framing of the body
         self._trailers = 0
-        self._length = NONE  # of a body that the parser does not know of
+        self._length = NONE  # left of a body that the parser does not know of
         self._pieces = 0  # of the body
         self._body: bytes | bytearray = b""
 
     def feed(self, data: bytes) -> None:
-        """What has come. `BadMessage`: nothing more can be read."""
+        """Read received data. After `BadMessage` nothing more can be read."""
         before, in_head, size = self.reading, self._in_head, self._size
         self._begun = False
         upgrade: int | None = None
@@ -83,26 +83,26 @@ class RequestReader:
             if not self._begun:
                 self._blank += len(data)
                 if self._blank > MOST_BLANK:
-                    raise BadMessage(400, "empty lines, and no request")
+                    raise BadMessage(400, "too many empty lines before a request")
         elif before is self.reading and in_head is self._in_head:
             self._measure(len(data), size)
 
     def _measure(self, came: int, size: int) -> None:
-        """All that came was of one head, or of one body. A line is kept until it ends."""
+        """Bound the data of one head or body: the parser buffers a line until it ends."""
         limits = self._limits
         if self._in_head:
             self._lines += came
             if self._lines > limits.url + limits.headers:
-                raise BadMessage(431, "too many headers, or too long ones")
+                raise BadMessage(431, "the headers are too many or too long")
         else:
             self._lines += came - (self._size - size)
             if self._lines > limits.headers + AROUND_A_CHUNK * self._pieces:
-                raise BadMessage(431, "the trailers are too long, or the chunk extensions")
+                raise BadMessage(431, "the trailers or chunk extensions are too long")
 
     def _read_on(self, data: bytes) -> None:
-        """Nobody has to follow a wish to upgrade: what comes is a body, or the next request.
+        """Ignore a request to upgrade: what follows is a body or the next request.
 
-        The parser has stopped for good, so take another.
+        The parser has stopped for good, so use a new one.
         """
         upgrade: int | None = 0
         while upgrade is not None:
@@ -143,7 +143,7 @@ class RequestReader:
         self._size += length + len(value)
         raw = self.reading.raw
         if self._size > self._limits.headers or len(raw) >= self._limits.header_count:
-            raise BadMessage(431, "too many headers, or too long ones")
+            raise BadMessage(431, "the headers are too many or too long")
         raw.append((name, value))
         if length == 4:
             if name.lower() == b"host":
@@ -154,13 +154,13 @@ class RequestReader:
         elif length == 6:
             if name.lower() == b"expect":
                 if value.lower() != b"100-continue":
-                    raise BadMessage(417, "the only thing to expect is 100-continue")
+                    raise BadMessage(417, "the only supported Expect is 100-continue")
                 self._expects = True
         elif length == 14 and len(value) >= self._digits and name.lower() == b"content-length":
-            self._check_size(int(value))  # the parser lets digits pass, and nothing else
+            self._check_size(int(value))  # the parser only accepts digits
 
     def _trailer(self) -> None:
-        """Read and forgotten: nobody asked for it, and as a header it would come after the fact."""
+        """Trailers are read and ignored: they come too late to be headers."""
         self._trailers += 1
         if self._trailers > self._limits.header_count:
             raise BadMessage(431, "too many trailers")
@@ -181,8 +181,8 @@ class RequestReader:
         self._size = self._lines = 0
         if parser.should_upgrade():
             if request.method == "CONNECT":
-                raise BadMessage(405, "CONNECT is for proxies")
-            # The parser takes the end of the head for the end of the request.
+                raise BadMessage(405, "CONNECT is not supported")
+            # The parser treats the end of the head as the end of the request.
             self._length = request_length(version, request.raw)
         if self._expects and version == "1.1" and request_length(version, request.raw) != NONE:
             self._owner.expected()
@@ -215,7 +215,7 @@ class RequestReader:
 
 
 class _Resumed:
-    """Passes on what a parser tells, but not of the head that was made up for it."""
+    """Passes on the callbacks of a parser, except those of its made-up head."""
 
     def __init__(self, reader: RequestReader) -> None:
         self._reader = reader

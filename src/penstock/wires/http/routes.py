@@ -1,10 +1,10 @@
-"""Which handler answers which path."""
+"""The handlers of the paths."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 
-from penstock.wires.http.messages import Handler, HttpAnswer, HttpRequest, as_error
+from penstock.wires.http.messages import Handler, HttpRequest, HttpResponse, as_error
 
 
 class Routes:
@@ -16,13 +16,13 @@ class Routes:
             if "GET" in methods:
                 methods.setdefault("HEAD", methods["GET"])
 
-    def __call__(self, request: HttpRequest) -> HttpAnswer | Awaitable[HttpAnswer]:
+    def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         methods = self._routes.get(request.path)
         if methods is None:
-            return as_error(404, f"there is nothing at {request.path:.200}")
+            return as_error(404, f"nothing at {request.path:.200}")
         handler = methods.get(request.method) or methods.get("*")
         if handler is None:
             allowed = ", ".join(sorted(methods))
-            error = f"{request.path} takes {allowed}, not {request.method:.20}"
+            error = f"{request.path} allows {allowed}, not {request.method:.20}"
             return as_error(405, error, [("Allow", allowed)])
         return handler(request)

@@ -1,4 +1,4 @@
-"""gRPC over nghttp2: the fast wire, where the extension could be built.
+"""gRPC over nghttp2: the fast wire, if the extension was built.
 
 Without it, `penstock.wires.grpc.grpcio` serves the same methods.
 """
@@ -9,7 +9,7 @@ import importlib
 
 
 def available() -> bool:
-    """Whether the extension was built, and its library is here to be loaded."""
+    """Whether the extension was built and its library can be loaded."""
     try:
         importlib.import_module("penstock.wires.grpc.h2._nghttp2")
     except ImportError:

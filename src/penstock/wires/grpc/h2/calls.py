@@ -1,4 +1,4 @@
-"""The calls of one connection that take their time: awaited, timed, and dropped with it."""
+"""The asynchronous calls of one connection: awaited, timed, and cancelled with it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from penstock.service.grpc_status import CANCELLED, DEADLINE_EXCEEDED, OK, UNAVA
 from penstock.wires.grpc.h2._nghttp2 import Session
 
 WATCH = 2  # as in _stream.h
-LONGEST_TIMER = 24 * 3600 * SECOND  # a caller that waits longer waits for ever
+LONGEST_TIMER = 24 * 3600 * SECOND  # a longer deadline counts as none
 
 
 class Calls:
-    """By stream. A stream that is closed is forgotten here first, so nothing is answered twice.
+    """Calls by stream. A closed stream is forgotten here first, so no call is answered twice.
 
-    ``changed`` is called when an answer is ready to be sent.
+    ``changed`` is called when a response is ready to be sent.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -33,15 +33,15 @@ class Calls:
     def begin(
         self, stream: int, kind: int, result: Awaitable[bytes] | AsyncIterator[bytes], timeout: int
     ) -> None:
-        """Called by the session when a method gave something that is not bytes."""
+        """Called by the session when a method returned something other than bytes."""
         if kind == WATCH:
             if not isinstance(result, AsyncIterator):
-                raise TypeError(f"a watch gives an async iterator, not {result!r:.80}")
+                raise TypeError(f"a watch must return an async iterator, not {result!r:.80}")
             future: asyncio.Future[Any] = self._loop.create_task(self._watch(stream, result))
         elif isinstance(result, Awaitable):
             future = asyncio.ensure_future(result)
         else:
-            raise TypeError(f"a method answers with bytes, not with {result!r:.80}")
+            raise TypeError(f"a method must return bytes, not {result!r:.80}")
         timer = None
         if 0 <= timeout < LONGEST_TIMER:
             timer = self._loop.call_later(timeout / SECOND, self._late, stream)
@@ -49,23 +49,23 @@ class Calls:
         future.add_done_callback(lambda future: self._done(stream, kind, future))
 
     def gone(self, stream: int) -> None:
-        """Called by the session: nobody waits for this one any more."""
+        """Called by the session: the caller no longer waits for this call."""
         self._forget(stream)
 
     def room(self, stream: int) -> None:
-        """Called by the session: a watch may go on."""
+        """Called by the session: a watch may send more."""
         waiter = self._room.pop(stream, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def stop(self) -> None:
-        """End all with UNAVAILABLE: the server cannot wait for them."""
+        """End all calls with UNAVAILABLE: the server cannot wait for them."""
         for stream in list(self._open):
             self._forget(stream)
             self._end(stream, UNAVAILABLE, "the server is stopping")
 
     def close(self) -> None:
-        """The connection is gone: nothing can be answered."""
+        """The connection is gone: cancel all calls."""
         self.session = None
         for stream in list(self._open):
             self._forget(stream)
@@ -102,7 +102,7 @@ class Calls:
 
     def _late(self, stream: int) -> None:
         if self._forget(stream):
-            self._end(stream, DEADLINE_EXCEEDED, "the caller's time was up")
+            self._end(stream, DEADLINE_EXCEEDED, "the deadline was exceeded")
 
     def _end(self, stream: int, code: int, message: str) -> None:
         if self.session is not None:
@@ -110,7 +110,7 @@ class Calls:
             self._changed()
 
     def _forget(self, stream: int) -> bool:
-        """Whether it was open."""
+        """Forget a call; returns whether it was open."""
         future, timer = self._open.pop(stream, (None, None))
         if timer is not None:
             timer.cancel()

@@ -1,9 +1,9 @@
-"""One connection as asyncio sees it: bytes between a transport and a session, and patience.
+"""One connection as an asyncio protocol: bytes between a transport and a session, and time-outs.
 
-Sending has a back-pressure of its own: while the transport is full nothing is pulled from
-the session, and what waits there is bounded; beyond that bound nothing more is read from
-this peer. Once a second the connection looks at itself: who has not said hello, who is
-silent, who does not read, who has been idle.
+Sending has its own back-pressure: while the transport is full nothing is pulled from the
+session, and its queue is bounded; beyond that bound nothing more is read from the peer. Once a
+second each connection is checked for peers that have not sent a preface, are silent, do not
+read, or are idle.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.wires.grpc.h2.server import H2Server
 
 TICK = 1.0  # seconds
-FULL = 64 * 1024  # what the session gives at once, if it has so much
+FULL = 64 * 1024  # the most that the session returns at once
 WRITE_BUFFER = 128 * 1024
 
 HTTP_1_METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ")
@@ -30,7 +30,7 @@ HTTP_1_ANSWER = (
 
 
 class H2Protocol(asyncio.Protocol):
-    """Made by `H2Server.factory`, once for every connection."""
+    """Created by `H2Server.factory` for every connection."""
 
     def __init__(self, server: H2Server) -> None:
         self._server = server
@@ -38,21 +38,21 @@ class H2Protocol(asyncio.Protocol):
         self._now = server.clock.now
         self._born = self._heard = self._now()
         self._pinged = 0  # when, and 0 for not
-        self._session: Session | None = None  # made with the first bytes: many never send any
+        self._session: Session | None = None  # created with the first bytes: many send none
         self._calls: Calls | None = None
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
-        self._full_since = 0  # since when the transport takes no more, and 0 when it does
+        self._full_since = 0  # since when the transport is full; 0 if it is not
         self._reading = True
         self._flushing = False
         self._flush_planned = False
-        self._idle_ticks = 0  # since the peer was told that it is idle
-        self._gone_by = 0  # lingers until then, and takes nothing more
+        self._idle_ticks = 0  # since the peer was told to go away for being idle
+        self._gone_by = 0  # closes then; ignores everything until then
 
-    # What asyncio calls
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's has all of a Transport's methods and is none.
+        # uvloop's class has all methods of Transport but does not inherit from it.
         self._transport = transport = cast(asyncio.Transport, transport)
         if not self._server.enter(self):
             self._gone_by = self._born
@@ -81,7 +81,7 @@ class H2Protocol(asyncio.Protocol):
         self.flush()
 
     def eof_received(self) -> None:
-        """The transport closes itself: a peer that sends no more cannot end a stream, either."""
+        """The transport closes itself: a peer that sends no more cannot end its streams."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
@@ -94,7 +94,7 @@ class H2Protocol(asyncio.Protocol):
         self._gone_by = self._gone_by or self._born
         self._server.left(self)
 
-    # Going in and out
+    # Reading and writing
 
     def _begin(self) -> Session:
         self._calls = Calls(self._flush_soon)
@@ -102,7 +102,7 @@ class H2Protocol(asyncio.Protocol):
         return self._session
 
     def flush(self) -> None:
-        """Send what is there to be sent, as far as the transport takes it."""
+        """Send pending data, as far as the transport accepts it."""
         session, transport = self._session, self._transport
         if session is None or self._flushing or self._gone_by or transport.is_closing():
             return
@@ -130,7 +130,7 @@ class H2Protocol(asyncio.Protocol):
             transport.resume_reading()
 
     def _flush_soon(self) -> None:
-        """Once for all answers that come in this turn of the loop."""
+        """Send once for all responses of this iteration of the loop."""
         if not self._flush_planned:
             self._flush_planned = True
             asyncio.get_running_loop().call_soon(self._flush_now)
@@ -140,25 +140,25 @@ class H2Protocol(asyncio.Protocol):
         self.flush()
 
     def _linger(self) -> None:
-        """Close, but let the peer read our last words: a reset would take them from it."""
+        """Close after a delay, so that the peer can read the last data: a reset discards it."""
         self._gone_by = self._now() + int(self._limits.linger_seconds * SECOND)
         if not self._transport.can_write_eof():
             self._close()
             return
         try:
             self._transport.write_eof()
-        except OSError:  # the peer is gone, and the loop has not seen it yet
+        except OSError:  # the peer is gone, but the loop has not noticed yet
             self._transport.abort()
             return
         if not self._reading:
             self._transport.resume_reading()
 
     def _close(self) -> None:
-        # Once: asyncio's TLS transport cannot be aborted after a second time.
+        # Only once: asyncio's TLS transport cannot be aborted twice.
         if not self._transport.is_closing():
             self._transport.close()
 
-    # Going away
+    # Closing
 
     @property
     def transport(self) -> asyncio.BaseTransport:
@@ -166,11 +166,11 @@ class H2Protocol(asyncio.Protocol):
 
     @property
     def open(self) -> int:
-        """Streams that are open."""
+        """The number of open streams."""
         return 0 if self._session is None else self._session.open
 
     def warn(self) -> None:
-        """Ask the peer to go elsewhere; what it has sent by then is still answered."""
+        """Ask the peer to open another connection; requests sent until then are answered."""
         if self._session is None:
             self._close()
         else:
@@ -178,7 +178,7 @@ class H2Protocol(asyncio.Protocol):
             self.flush()
 
     def leave(self) -> None:
-        """Take no more; the connection closes when all that is open has been answered."""
+        """Accept no more streams; the connection closes when all open ones are answered."""
         if self._session is None:
             self._close()
         else:
@@ -186,7 +186,7 @@ class H2Protocol(asyncio.Protocol):
             self.flush()
 
     def stop(self) -> None:
-        """Close now; calls that are still at work end with UNAVAILABLE."""
+        """Close now; calls in progress end with UNAVAILABLE."""
         if self._calls is not None:
             self._calls.stop()
             self.flush()
@@ -195,7 +195,7 @@ class H2Protocol(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
-    # Patience
+    # Time-outs
 
     def _tick_later(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(TICK, self._tick)
@@ -205,7 +205,7 @@ class H2Protocol(asyncio.Protocol):
         self.look()
 
     def look(self) -> None:
-        """Whether the peer still deserves our patience. Once a second."""
+        """Close the connection if the peer is too slow. Called once a second."""
         limits, now, session = self._limits, self._now(), self._session
         if self._gone_by:
             if now >= self._gone_by:

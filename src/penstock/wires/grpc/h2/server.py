@@ -1,4 +1,4 @@
-"""A gRPC server over nghttp2: what makes connections, counts them and sees them off."""
+"""A gRPC server over nghttp2: creates, counts and drains connections."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from penstock.wires.grpc.h2.limits import Limits
 from penstock.wires.grpc.h2.protocol import H2Protocol
 from penstock.wires.grpc.methods import Methods
 
-# Between "go elsewhere" and "no more": time for what is on its way to arrive.
+# Between the two GOAWAY frames: time for requests in flight to arrive.
 NOTICE = 0.1
-# For last answers to leave, when the time to wait for them is over.
+# For the last responses to be sent when the grace period is over.
 LAST_WORDS = 0.5
 
 
 class H2Server:
-    """Serves ``methods`` on any number of listeners, which are the caller's::
+    """Serves ``methods`` on any number of listeners, which the caller owns::
 
         server = H2Server(methods)
         listener = await loop.create_server(server.factory, "::", 8081)
@@ -26,8 +26,8 @@ class H2Server:
         listener.close()
         await server.drain(5)
 
-    Plain HTTP/2 (with prior knowledge) as it is, TLS with `tls.ServerTLS.listening`,
-    unix sockets with ``create_unix_server``. One event loop, the running one.
+    Plain HTTP/2 (with prior knowledge) by default, TLS with `tls.ServerTLS.listening`,
+    Unix sockets with ``create_unix_server``. It uses the running event loop.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class H2Server:
         self._awaited: list[tuple[set[H2Protocol], asyncio.Event]] = []  # to be gone
 
     def factory(self) -> H2Protocol:
-        """For ``create_server`` and its kin."""
+        """The protocol factory for ``create_server``."""
         return H2Protocol(self)
 
     @property
@@ -56,11 +56,11 @@ class H2Server:
         return sum(protocol.open for protocol in self._protocols)
 
     def counts(self) -> dict[str, int]:
-        """What happened since the start, for metrics to read.
+        """Counts since the start, for metrics.
 
-        ``connections`` were made and ``turned_away`` those over the limit; ``streams`` were
-        opened and ``messages`` given to methods; ``refused`` were requests that the wire itself
-        answered; ``resets`` came from peers; ``floods`` and ``slow`` were cut off.
+        ``connections`` were opened and ``turned_away`` above the limit; ``streams`` were
+        opened and ``messages`` passed to methods; ``refused`` are requests that the wire itself
+        rejected; ``resets`` came from peers; ``floods`` and ``slow`` were closed.
         """
         counts = self.wire.counts()
         counts["slow"] += self.slow
@@ -83,10 +83,10 @@ class H2Server:
                 gone.set()
 
     async def drain(self, grace: float = 5.0) -> bool:
-        """Answer what is open, take no more, close. Whether ``grace`` seconds were enough.
+        """Answer open calls, accept no more, and close. Whether ``grace`` seconds were enough.
 
-        Peers are told to go elsewhere; a moment later, when that has reached them, the last
-        word on what is still answered is said. New connections are closed at once.
+        Peers get a first GOAWAY, and a moment later, when it has reached them, a second one
+        with the last stream that is answered. New connections are closed at once.
         """
         self._draining = True
         return await self._see_off(set(self._protocols), grace)
@@ -94,9 +94,9 @@ class H2Server:
     async def readmit(
         self, admits: Callable[[asyncio.BaseTransport], bool], grace: float = 5.0
     ) -> None:
-        """Close the connections that would not be let in any more, as `drain` does with all.
+        """Drain the connections that would no longer be accepted.
 
-        Once now, and once more when the handshakes that had begun by now must have ended.
+        Once now, and once more when handshakes in progress must have ended.
         """
         for wait in (0.0, self.limits.handshake_seconds):
             await asyncio.sleep(wait)
@@ -122,7 +122,7 @@ class H2Server:
         return enough
 
     async def _gone(self, leaving: set[H2Protocol], seconds: float) -> bool:
-        """Whether the last of these connections goes within that time."""
+        """Whether all of these connections close within that time."""
         left = leaving & self._protocols
         if not left:
             return True

@@ -1,4 +1,4 @@
-"""Certificates of a server that can be renewed while it runs."""
+"""Server certificates that can be renewed at run time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.wires.grpc.h2.limits import Limits
 
 
 class ServerTLS:
-    """A certificate, its key and, for mutual TLS, whose clients are let in.
+    """A certificate, its key and, for mutual TLS, the authority of clients.
 
-    `listening` is for ``create_server``. `reload` reads the files again: handshakes that begin
-    from then on use what they say now, and sessions of before cannot be resumed. Connections that
-    stand are not touched; `admits` tells those of another authority. If a file is missing or
-    broken it raises, and all stays as it was.
+    `listening` is for ``create_server``. `reload` reads the files again: new handshakes
+    use them, and earlier sessions cannot be resumed. Open connections are not touched; `admits`
+    finds those of another authority. If a file is missing or invalid it raises, and nothing
+    changes.
     """
 
     def __init__(
@@ -29,20 +29,20 @@ class ServerTLS:
         self.context.current = self._read()
 
     def reload(self) -> bool:
-        """Whether clients of another authority are let in from now on."""
+        """Read the files; returns whether the authority of clients has changed."""
         before = self.context.current.authority
         self.context.current = self._read()
         return self.context.current.authority != before
 
     def admits(self, transport: asyncio.BaseTransport) -> bool:
-        """Whether the client of a connection was let in by the authority that counts now."""
+        """Whether the client of a connection was accepted by the current authority."""
         secured: ssl.SSLObject = transport.get_extra_info("ssl_object")
         context = secured.context
         current = self.context.current.authority
         return isinstance(context, _Context) and context.authority == current
 
     def listening(self, limits: Limits) -> dict[str, Any]:
-        """Arguments of ``create_server``. Its own default lets a handshake take a minute."""
+        """Arguments of ``create_server``. Its default time-out for a handshake is a minute."""
         return {
             "ssl": self.context,
             "ssl_handshake_timeout": limits.handshake_seconds,
@@ -64,17 +64,16 @@ class ServerTLS:
 
 
 class _Context(ssl.SSLContext):
-    """``authority`` is what it takes for the authority of clients."""
+    """``authority`` is the content of the file with the authority of clients."""
 
     authority = b""
 
 
 class _ForListeners(ssl.SSLContext):
-    """What listeners keep: begins each handshake in the newest context.
+    """The context of listeners: starts each handshake with the newest context.
 
-    Not by ``sni_callback``, which changes the certificate only: sessions stay those of the context
-    in which the handshake began, so that a client could resume one that an authority of before
-    had let in.
+    ``sni_callback`` would only change the certificate: sessions would stay those of the old
+    context, so a client could resume one that an earlier authority had accepted.
     """
 
     current: _Context

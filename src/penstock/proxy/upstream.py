@@ -1,4 +1,4 @@
-"""Link: a connection to the server. One exchange at a time, then it rests in the pool."""
+"""UpstreamConnection: a connection to the server. One exchange at a time, then idle in the pool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.proxy.pool import Pool
 
 
-class Link(asyncio.Protocol):
+class UpstreamConnection(asyncio.Protocol):
     """Reads responses and passes them to its exchange, piece by piece."""
 
     def __init__(self, pool: Pool) -> None:
@@ -116,7 +116,7 @@ class Link(asyncio.Protocol):
             return
         whole = not self._in_head and self._length == UNTIL_CLOSE and exc is None
         if whole and not self._raw:
-            exchange.link = None
+            exchange.upstream = None
             exchange.end([])
             exchange.flush()
         else:
@@ -173,7 +173,7 @@ class Link(asyncio.Protocol):
             return
         if self._complete:
             self._exchange = None
-            exchange.link = None
+            exchange.upstream = None
             exchange.flush()
             self._rest(exchange.request_done)
         else:
@@ -185,7 +185,7 @@ class Link(asyncio.Protocol):
         if exchange is None:
             return
         if self._complete:  # what came after the response is wrong, not the response
-            exchange.link = None
+            exchange.upstream = None
             exchange.flush()
             return
         exchange.lost(Unreachable(502, f"the server's response cannot be passed on: {error}"))
