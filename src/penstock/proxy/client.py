@@ -1,7 +1,7 @@
 """ClientConnection: a client's connection, and its exchanges, one after the other.
 
-A request that comes while another is under way waits, and while it waits nothing more is
-read. A client that closes its side has left: as with most proxies, its request is taken back.
+A request that arrives during another one waits, and meanwhile nothing more is read. A client
+that closes its side has disconnected: as in most proxies, its request is cancelled.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ClientConnection(asyncio.Protocol):
         self._paused = False  # we do not
         self._current: Exchange | None = None
         self.waiting: deque[Exchange] = deque()
-        self._refusal: BadMessage | None = None  # to be said when those are done
+        self._refusal: BadMessage | None = None  # sent when those are done
         self._ending = False
         self._lingering = False
         self._backlog = 0
@@ -107,7 +107,7 @@ class ClientConnection(asyncio.Protocol):
         return exchange
 
     def refused(self, error: BadMessage) -> None:
-        """Nothing more of what this client sends can be read."""
+        """Nothing more from this client can be read."""
         self._refusal = error
         broken = self._reader.body_of
         self._reader.close()
@@ -125,13 +125,13 @@ class ClientConnection(asyncio.Protocol):
         return bool(self.waiting) or (self._current is not None and self._current.full)
 
     def read_or_not(self) -> None:
-        """Read, if there is room for what comes."""
+        """Read, if there is room for more."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         stops = self.stops
         if not stops and self._reader.unread:
-            self._loop.call_soon(self._read_on)  # first what is here
+            self._loop.call_soon(self._read_on)  # first what was received
         elif stops != self._paused:
             self._paused = stops
             if stops:
@@ -159,7 +159,7 @@ class ClientConnection(asyncio.Protocol):
         self.read_or_not()
 
     def over(self, exchange: Exchange) -> None:
-        """It was answered; and read, or that comes now."""
+        """An exchange was answered; its request was read, or is now."""
         if exchange is not self._current:
             return
         if not exchange.keeps or self._ending:
@@ -198,15 +198,15 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
 
     def reset(self) -> None:
-        """So that the client sees an error, where it would take the end for the end."""
+        """Reset the connection: the client must not take this end for the end of the response."""
         if self._transport is not None:
             socket = self._transport.get_extra_info("socket")
-            with contextlib.suppress(OSError):  # a Unix socket has no such thing
+            with contextlib.suppress(OSError):  # Unix sockets have no such option
                 socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
             self._transport.abort()
 
     def _linger(self) -> None:
-        """Close, after the client had time to read: what it still sends would reset it."""
+        """Close after a delay, so that the client can read: its further data causes a reset."""
         transport = self._transport
         if transport is None or self._lingering or transport.is_closing():
             return
@@ -220,16 +220,16 @@ class ClientConnection(asyncio.Protocol):
         else:
             transport.close()
 
-    # How long ------------------------------------------------------------------------------
+    # Time-outs -----------------------------------------------------------------------------
 
     def _rest(self) -> None:
-        """Nothing is owed by the client, but the rest of a body or its next request."""
+        """Wait for the rest of a body or for the next request."""
         reader, limits, now = self._reader, self._limits, self._loop.time()
         reader.deadline = now + limits.client.idle_time
         reader.pace.start(now, limits.body_time)
 
     def judge(self, now: float) -> None:
-        """Cut it off if it is too slow."""
+        """Close the connection if it is too slow."""
         transport, reader = self._transport, self._reader
         if transport is None:
             return
@@ -258,7 +258,7 @@ class ClientConnection(asyncio.Protocol):
         self.refused(BadMessage(408, "the request was not received in time"))
 
     def close_when_idle(self) -> None:
-        """Close after what is under way; at once if nothing is."""
+        """Close after the exchanges in progress."""
         self._ending = True
         if self._current is None and not self._reader.in_head:
             self.close()

@@ -1,7 +1,7 @@
-"""Exchange: one request and its response, from a client's connection to a upstream and back.
+"""Exchange: one request and its response, from a client's connection to the server and back.
 
-Nothing is kept that can be passed on: pieces go through as they come. Whoever does not read
-what was written to it holds up the other side: it is not read from, so it stops sending.
+Nothing is buffered that can be passed on: data is forwarded as it arrives. A side that does not
+read pauses the other side, which is not read from and so stops sending.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class Exchange:
         self._task: asyncio.Task[None] | None = None
         self._retried = False
         self._ours: list[tuple[str, str]] = []
-        self._early: list[bytes] = []  # of the body, while there is no upstream
+        self._early: list[bytes] = []  # of the body, while there is no connection
         self._held = 0  # bytes of it
         self.received = 0  # of the body
-        self._continued = False  # told the client to go on
-        self._begun = False  # told the client something final
+        self._continued = False  # sent 100 Continue to the client
+        self._begun = False  # sent a final response to the client
         self._chunked = False
         self._framed = True  # the client sees where the response ends
         self._out: list[bytes] = []  # of the response, since the last write
         self._pieces: list[bytes] = []  # of its body
-        self._ends = 0  # sides of a tunnel that have said their last
+        self._ends = 0  # sides of a tunnel that have ended
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._go())
@@ -74,14 +74,14 @@ class Exchange:
                 self._ours = self._server.checkpoint.headers(outcome)
             if self.request.is_for_us:
                 allow = ("Allow", ", ".join(sorted(IDEMPOTENT)))
-                self.answer(HttpResponse(200, headers=[allow, *self._ours]))
+                self.respond(HttpResponse(200, headers=[allow, *self._ours]))
                 return
             await self._reach(new=False)
         except Unreachable as error:
             self._say(error)
         except Exception:
             logger.exception("%s %.200s failed", self.request.method, self.request.path)
-            self.answer(as_error(500, "internal error"))
+            self.respond(as_error(500, "internal error"))
         finally:
             self._task = None
 
@@ -96,7 +96,7 @@ class Exchange:
     async def _reach(self, new: bool) -> None:
         request, server = self.request, self._server
         upstream = await server.pool.take(request.repeatable, new)
-        if self.done:  # answered meanwhile: its body was wrong
+        if self.done:  # answered meanwhile: its body was invalid
             upstream.drop()
             return
         upstream.begin(self)
@@ -121,7 +121,7 @@ class Exchange:
     def body(self, piece: bytes) -> None:
         self.received += len(piece)
         if self.done:
-            return  # nobody wants it any more
+            return  # no longer needed
         if self.upstream is None:
             self._early.append(piece)
             self._held += len(piece)
@@ -141,12 +141,12 @@ class Exchange:
 
     def _end_up(self, upstream: UpstreamConnection) -> None:
         if self.request.length == CHUNKED:
-            # Without its trailers: a server that takes them for header fields would see what
+            # Without its trailers: a server that treats them as header fields would see what
             # no rule has seen.
             upstream.send([last_chunk(())])
 
     def from_client(self, data: bytes) -> None:
-        """Through the tunnel, or up to its entrance."""
+        """Send through the tunnel, or buffer until it is open."""
         if self.tunnel and self.upstream is not None:
             self.upstream.send([data])
         else:
@@ -161,7 +161,7 @@ class Exchange:
 
     @property
     def full(self) -> bool:
-        """Whether no more should be read from the client for now."""
+        """Whether reading from the client should pause."""
         if self.upstream is not None and (self.tunnel or not self.request.upgrade):
             return self.upstream.blocked
         return self._held > MOST_HELD and not self.done
@@ -172,16 +172,16 @@ class Exchange:
         if self._begun:
             self._cut()
         else:
-            self.answer(as_error(error.status, str(error)))
+            self.respond(as_error(error.status, str(error)))
 
     def gone(self) -> None:
-        """The client has left: so does the request."""
+        """The client has disconnected: cancel the request."""
         self.done = True
         if self._task is not None:
             self._task.cancel()
-        self._drop_link()
+        self._drop_upstream()
 
-    # From the upstream -------------------------------------------------------------------------
+    # From the server -----------------------------------------------------------------------
 
     def interim(self, status: int, reason: bytes, version: str, fields: list[Field]) -> None:
         if self.request.version == "1.0" or (status == 100 and not self.request.expects):
@@ -202,11 +202,11 @@ class Exchange:
             if self._chunked:
                 out.append((b"Transfer-Encoding", b"chunked"))
         else:
-            # To HEAD, and with 304, it tells of a body that is not there.
+            # In a response to HEAD, and with 304, it describes a body that is not sent.
             out += [field for field in fields if field[0].lower() == b"content-length"][:1]
         waits = request.expects and not self._continued and not self.received
         if request.upgrade or not self._framed or waits or self._server.draining:
-            # Of a client that waits for 100, nobody knows whether the body will come.
+            # A client that waits for 100 Continue may not send its body.
             self.keeps = False
         out += _connection(request, self.keeps)
         self._out += [_status_line(status, reason), written(out), b"\r\n"]
@@ -215,7 +215,7 @@ class Exchange:
         self._pieces.append(piece)
 
     def _put_pieces(self) -> None:
-        """In one chunk, however small the server's are."""
+        """Send one chunk, however small the server's are."""
         pieces, self._pieces = self._pieces, []
         if pieces and self._chunked:
             self._out += chunk(pieces[0] if len(pieces) == 1 else b"".join(pieces))
@@ -229,7 +229,7 @@ class Exchange:
         self.done = True
 
     def flush(self) -> None:
-        """Write what has come; and if that was all, let the next one go on."""
+        """Write what was received; after the end, continue with the next exchange."""
         self._put_pieces()
         out, self._out = self._out, []
         if out:
@@ -262,7 +262,7 @@ class Exchange:
             self.client.close()
 
     def lost(self, error: Unreachable) -> None:
-        """The server is gone, and the response is not whole."""
+        """The server is gone, and the response is incomplete."""
         upstream, self.upstream = self.upstream, None
         if self.done:
             return
@@ -277,49 +277,49 @@ class Exchange:
         else:
             self._say(error)
 
-    # Our own answers -----------------------------------------------------------------------
+    # Our own responses ---------------------------------------------------------------------
 
     def _refuse(self, outcome: Outcome) -> None:
         self._server.refused += 1
-        made = self._server.checkpoint.answer(outcome, self.request)
-        headers = [header for header in made.headers if header[0] != "Content-Type"]
-        kind = dict(made.headers)["Content-Type"]
-        self.answer(HttpResponse(made.status, made.body, headers, kind))
+        answer = self._server.checkpoint.answer(outcome, self.request)
+        headers = [header for header in answer.headers if header[0] != "Content-Type"]
+        kind = dict(answer.headers)["Content-Type"]
+        self.respond(HttpResponse(answer.status, answer.body, headers, kind))
 
     def _say(self, error: Unreachable) -> None:
         self._server.failed += 1
         logger.warning("%s %.200s: %s", self.request.method, self.request.path, error)
-        told = "Bad gateway" if error.status == 502 else "Gateway timeout"
-        self.answer(as_error(error.status, told, self._ours))
+        message = "Bad gateway" if error.status == 502 else "Gateway timeout"
+        self.respond(as_error(error.status, message, self._ours))
 
-    def answer(self, answer: HttpResponse) -> None:
-        """Instead of the server's."""
+    def respond(self, response: HttpResponse) -> None:
+        """Send our own response instead of the server's."""
         if self.done:
             return
         self._begun = self.done = True
-        self._drop_link()
+        self._drop_upstream()
         if not self.request_done and not self.rest_is_short():
             self.keeps = False
         if self.request.upgrade or self._server.draining:
             self.keeps = False
-        self._out = [self._server.encoded(answer, self.request, self.keeps)]
+        self._out = [self._server.encoded(response, self.request, self.keeps)]
         self.flush()
 
     def rest_is_short(self) -> bool:
-        """Whether to read a body that nobody wants, rather than to close the connection."""
+        """Whether to read an unneeded body rather than to close the connection."""
         length = self.request.length
         return NONE <= length - self.received <= MOST_DISCARDED and not self.request.expects
 
     def _cut(self) -> None:
-        """In the middle of a response: the client has to see that it is not whole."""
+        """Fail in the middle of a response: the client must see that it is incomplete."""
         self.done = True
-        self._drop_link()
+        self._drop_upstream()
         if self._framed:
             self.client.close()
         else:
             self.client.reset()
 
-    def _drop_link(self) -> None:
+    def _drop_upstream(self) -> None:
         upstream, self.upstream = self.upstream, None
         if upstream is not None:
             upstream.drop()

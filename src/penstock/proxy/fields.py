@@ -1,15 +1,14 @@
-"""Which header fields go on, in either direction, and which are added.
+"""Which header fields are forwarded, in either direction, and which are added.
 
-Fields about one connection end at it: those of RFC 9110, 7.6.1, and all that ``Connection``
-names. What a client says about who it is, is believed of trusted proxies only: from others
-``X-Forwarded-*`` and ``Forwarded`` are thrown away and written anew. Trusted proxies write
-one of ``X-Forwarded-For`` and ``Forwarded``, and may pass a forged other on, so that one is
-written anew as well.
+Hop-by-hop fields are removed: those of RFC 9110, 7.6.1, and all that ``Connection`` names. Fields
+about the client are accepted from trusted proxies only: from others ``X-Forwarded-*`` and
+``Forwarded`` are removed and set again. Trusted proxies set one of ``X-Forwarded-For`` and
+``Forwarded`` and may pass on a forged other one, so that one is set again as well.
 
-There are many more names under which servers look for a client's address, such as
-``X-Real-IP``. One that a trusted proxy sent goes on if it says what we found ourselves: if
-not, the client sent it, and the proxy passed it on. From anybody else none of them does, nor
-do fields that name another URL than the one that rules were asked about.
+Servers look for a client's address in many other fields, such as ``X-Real-IP``. From a trusted
+proxy such a field is forwarded if it has the address that we determined: otherwise the client
+sent it, and the proxy passed it on. From others none of them is forwarded, nor are fields with
+another URL than the one that the rules have seen.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _OF_A_CONNECTION = frozenset(
         b"te",
         b"transfer-encoding",
         b"upgrade",
-        b"content-length",  # written anew, from what was read
+        b"content-length",  # set again, from what was read
     }
 )
 _ABOUT_THE_CLIENT = frozenset(
     {b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded"}
 )
-# Under these, CDNs, gateways and platforms tell a client's address.
+# CDNs, gateways and platforms put a client's address into these.
 _ADDRESSES = frozenset(
     {
         *(b"x-real-ip", b"true-client-ip", b"client-ip", b"x-client-ip", b"x-client-address"),
@@ -50,7 +49,7 @@ _ADDRESSES = frozenset(
         *(b"x-remote-ip", b"x-remote-addr", b"remote-addr", b"x-nf-client-connection-ip"),
     }
 )
-# Told by trusted proxies only: another scheme, or another URL, which some servers go by.
+# From trusted proxies only: another scheme or URL, which some servers use.
 _TOLD_BY_PROXIES = frozenset(
     {
         *(b"front-end-https", b"x-scheme", b"x-url-scheme", b"x-host", b"x-http-host-override"),
@@ -59,7 +58,7 @@ _TOLD_BY_PROXIES = frozenset(
     }
 )
 _FORWARDED = b"x-forwarded-"
-# Fields that change what a message is: they come before a body, or not at all.
+# Fields that change the meaning of a message: not allowed in trailers.
 _NOT_AFTER_A_BODY = _OF_A_CONNECTION | {
     *(b"host", b"authorization", b"cookie", b"set-cookie", b"expect", b"trailer", b"via"),
     *(b"content-encoding", b"content-type", b"content-range", b"cache-control", b"location"),
@@ -68,17 +67,17 @@ _PLAIN_NODE = re.compile(r"[0-9.]+|[A-Za-z0-9_]+")
 
 
 def tokens(fields: Iterable[Field], name: bytes) -> set[bytes]:
-    """The members of a field that is a list, in lower case."""
-    found: set[bytes] = set()
+    """The members of a list field, in lower case."""
+    members: set[bytes] = set()
     for key, value in fields:
         if key.lower() == name:
-            found.update(token.strip().lower() for token in value.split(b","))
-    found.discard(b"")
-    return found
+            members.update(token.strip().lower() for token in value.split(b","))
+    members.discard(b"")
+    return members
 
 
 def to_server(request: ProxyRequest, trust: Trust, header: str) -> list[Field]:
-    """The fields of a request as it goes on; without its framing."""
+    """The fields of a forwarded request, without its framing."""
     fields = request.fields
     dropped = _dropped(fields) | _ABOUT_THE_CLIENT | {b"host", b"via", b"trailer"}
     if not request.expects:
@@ -106,7 +105,7 @@ def to_server(request: ProxyRequest, trust: Trust, header: str) -> list[Field]:
 def to_client(
     fields: Sequence[Field], version: str, ours: Iterable[tuple[str, str]], upgraded: bool = False
 ) -> list[Field]:
-    """The fields of a response as it goes on; without its framing."""
+    """The fields of a forwarded response, without its framing."""
     dropped = _dropped(fields) | {b"via"}
     out = [field for field in fields if field[0].lower() not in dropped]
     if upgraded:
@@ -118,7 +117,7 @@ def to_client(
 
 
 def trailers(fields: Iterable[Field]) -> list[Field]:
-    """Those of a response that may come after its body."""
+    """The fields of a response that may come after its body."""
     return [field for field in fields if field[0].lower() not in _NOT_AFTER_A_BODY]
 
 

@@ -1,4 +1,4 @@
-"""Pool: connections to the server that rest between two exchanges, the latest first."""
+"""Pool: idle connections to the server, the most recently used first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.proxy.upstream import UpstreamConnection
 
 
 class Pool:
-    """All links to one server."""
+    """All connections to one server."""
 
     def __init__(self, target: Target, limits: ProxyLimits) -> None:
         self.target = target
@@ -21,10 +21,10 @@ class Pool:
         self._closed = False
 
     async def take(self, repeatable: bool, new: bool = False) -> UpstreamConnection:
-        """A upstream, rested or new; raises `Unreachable`.
+        """An idle connection or a new one; raises `Unreachable`.
 
-        The server may be closing one that has rested for long. What cannot be said again does
-        not take the risk.
+        The server may just be closing one that was idle for long. A request that cannot be
+        repeated does not take that risk.
         """
         limits = self.limits
         most = limits.rest_time if repeatable else limits.fresh_time
@@ -33,7 +33,7 @@ class Pool:
             if not self._resting[-1].alive:
                 self._resting.pop()
             elif now - self._resting[-1].rested_at >= most:
-                break  # the others have rested for longer
+                break  # the others have been idle for longer
             else:
                 return self._resting.pop()
         self.opened += 1
@@ -55,7 +55,7 @@ class Pool:
             self._resting.remove(upstream)
 
     def judge(self, now: float) -> None:
-        """Close what has rested for too long, and give up on what is too slow."""
+        """Close connections that were idle for too long or are too slow."""
         kept = []
         for upstream in self._resting:
             if now - upstream.rested_at > self.limits.rest_time:
@@ -71,7 +71,7 @@ class Pool:
         return len(self._resting)
 
     def close(self) -> None:
-        """No more rest. Links that are in use end with their exchange."""
+        """Close idle connections. Those in use close after their exchange."""
         self._closed = True
         for upstream in self._resting:
             upstream.drop()

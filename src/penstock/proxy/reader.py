@@ -1,7 +1,7 @@
-"""RequestReader: from the bytes of a client's connection to requests, piece by piece.
+"""RequestReader: parses the bytes of a client's connection into requests, as they arrive.
 
-What has come is read in bites, since behind a request there may be a thousand more: while
-one of them waits for its turn, the rest is left as it is.
+Received data is parsed in portions, because a request may be followed by a thousand more: while
+one of them waits, the rest stays unparsed.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ NOTHING = memoryview(b"")
 
 
 class Owner(Protocol):
-    """The connection that is read from."""
+    """The connection that owns the reader."""
 
     peer: str | None
     scheme: str
 
     @property
     def stops(self) -> bool:
-        """Whether there is no room for what comes."""
+        """Whether there is no room for more."""
 
     def begun(self, request: ProxyRequest, keeps: bool) -> Exchange:
-        """The head of a request is whole."""
+        """The head of a request is complete."""
 
     def refused(self, error: BadMessage) -> None:
         """Nothing more can be read."""
@@ -52,7 +52,7 @@ class RequestReader:
     """Reads one connection.
 
     ``body_of`` is the exchange whose body is being read, ``in_head`` says that a head is, and
-    ``raw`` that what comes now is no HTTP: it goes to ``last``, the last one that was read.
+    ``raw`` that what follows is not HTTP: it goes to ``last``, the last exchange.
     """
 
     def __init__(self, owner: Owner, limits: ProxyLimits) -> None:
@@ -67,37 +67,37 @@ class RequestReader:
         self.deadline = self._loop.time() + limits.client.idle_time
         self.unread = NOTHING
         self._busy = False
-        self._muted = False  # the parser is being told what we know
+        self._muted = False  # feeding a made-up head to the parser
         self._fields: list[Field] = []
         self._url = b""
         self._size = 0
         self._head: int | None = None  # bytes of it so far, while it is being read
         self._blank = 0  # bytes of empty lines, since the last request
-        self._body = 0  # bytes of a body, the pieces in which they came,
+        self._body = 0  # bytes of a body, the number of pieces,
         self._count = 0
-        self._lines = 0  # and bytes around it: sizes of chunks, their extensions, trailers
+        self._lines = 0  # and bytes of its framing: chunk sizes, extensions, trailers
         self.pace = Pace(limits.client.least_rate)  # of a body
-        self._pieces: list[bytes] = []  # of a body, since the last bite
+        self._pieces: list[bytes] = []  # of a body, since the last portion
 
     @property
     def in_head(self) -> bool:
         return self._head is not None
 
     def close(self) -> None:
-        """Read no more of what comes."""
+        """Ignore all further data."""
         self.closed = True
         self.unread = NOTHING
         self._head = None
         self.body_of = None
 
     def put(self, data: bytes) -> None:
-        """What has come."""
+        """Add received data."""
         if not self.closed:
             self.unread = memoryview(bytes(self.unread) + data) if self.unread else memoryview(data)
             self.read()
 
     def read(self) -> None:
-        """As far as there is room for it."""
+        """Parse as far as there is room for it."""
         if self._busy:
             return
         self._busy = True
@@ -123,7 +123,7 @@ class RequestReader:
     def _read(self, bite: memoryview) -> None:
         try:
             if self._head is not None:
-                # The parser keeps a line until it ends, however long that takes.
+                # The parser buffers a line until it ends, however long that is.
                 self._head += len(bite)
                 if self._head > self._limits.client.url + self._limits.client.headers:
                     raise BadMessage(431, "the headers are too many or too long")
@@ -142,11 +142,11 @@ class RequestReader:
             cause = error.__context__
             if cause is not None and not isinstance(cause, BadMessage):
                 logger.error("a request could not be read", exc_info=cause)
-            found = cause if isinstance(cause, BadMessage) else BadMessage(400, str(error))
-            self._owner.refused(found)
+            bad = cause if isinstance(cause, BadMessage) else BadMessage(400, str(error))
+            self._owner.refused(bad)
 
     def _measure(self, came: int, body: int) -> None:
-        """All that came was of one body, and of what is around it."""
+        """Bound the framing of a body: all of this data belongs to one."""
         self.pace.moved(body)
         self._lines += came - body
         if self._lines > self._limits.client.headers + AROUND_A_CHUNK * self._count:
@@ -156,23 +156,23 @@ class RequestReader:
         try:
             self._parser.feed_data(bite)
         except httptools.HttpParserUpgrade as upgrade:
-            # It stops where the protocol would change.
+            # The parser stops where the protocol would change.
             self.unread = memoryview(bytes(bite[upgrade.args[0] :]) + bytes(self.unread))
             if self.raw:
                 return
-            # We go on in this one.
+            # We continue with HTTP.
             self._parser = httptools.HttpRequestParser(self)
             if self.body_of is not None:
                 self._tell_parser(self.body_of.request.length)
 
     def _tell_parser(self, length: int) -> None:
-        """That it is in the middle of a request, with a body of which it knows nothing."""
+        """Put a new parser into the middle of a request, at the start of its body."""
         self._muted = True
         self._parser.feed_data(made_up_head(length))
         self._muted = False
 
     def _pass_on(self) -> None:
-        """What came of a body, in one piece, however small its chunks."""
+        """Pass on the received part of a body, in one piece, however small its chunks."""
         if self._pieces:
             pieces, self._pieces = self._pieces, []
             if self.body_of is not None:
@@ -213,7 +213,7 @@ class RequestReader:
         method = parser.get_method().decode("latin-1")
         version = parser.get_http_version()
         request = ProxyRequest(method, self._url, version, self._fields, owner.peer, owner.scheme)
-        self._fields = []  # what comes now are trailers
+        self._fields = []  # trailers follow
         self._size = self._body = self._count = self._lines = 0
         self.pace.start(self._loop.time(), self._limits.body_time)
         if parser.should_upgrade():
@@ -234,6 +234,6 @@ class RequestReader:
         if exchange is None:
             return
         if self._parser.should_upgrade() and exchange.request.length != NONE:
-            return  # the parser took it for the end
+            return  # the parser treated it as the end
         self.body_of = None
         exchange.body_end()

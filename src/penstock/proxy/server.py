@@ -1,4 +1,4 @@
-"""ProxyServer: all connections on both sides, the rules between them, and their clock."""
+"""ProxyServer: all connections on both sides, the rules, and time-outs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from penstock.wires.http.messages import HttpRequest, HttpResponse, encoded
 
 
 class ProxyServer:
-    """Stands in front of one server.
+    """A reverse proxy in front of one server.
 
-    - ``checkpoint``: decides, as it does for middleware, and says who is trusted
-    - ``forwarded``: the header that trusted proxies write, as the checkpoint was told
-    - ``observer``: told of every decision of the rules, under the name ``domain``
+    - ``checkpoint``: decides, as in middleware, and says which proxies are trusted
+    - ``forwarded``: the header that trusted proxies set, as configured in the checkpoint
+    - ``observer``: called for every decision of the rules, with ``domain``
     """
 
     def __init__(
@@ -44,16 +44,16 @@ class ProxyServer:
         self.draining = False
         self.requests = 0
         self.refused = 0  # requests, by rules
-        self.failed = 0  # requests, for want of the server
-        self.turned_away = 0  # connections, for want of room
-        self.cut_off = 0  # connections, for being slow
+        self.failed = 0  # requests, because of the server
+        self.turned_away = 0  # connections, above the limit
+        self.cut_off = 0  # connections, too slow
         self._observer = observer
         self._domain = domain
         self._date = (0, b"")
         self._sweeping: asyncio.TimerHandle | None = None
 
     def factory(self) -> ClientConnection:
-        """For ``loop.create_server``."""
+        """The protocol factory for ``loop.create_server``."""
         return ClientConnection(self)
 
     async def check(self, request: ProxyRequest) -> Outcome | None:
@@ -67,12 +67,12 @@ class ProxyServer:
         return outcome
 
     def encoded(
-        self, answer: HttpResponse, request: ProxyRequest | HttpRequest, keeps: bool
+        self, response: HttpResponse, request: ProxyRequest | HttpRequest, keeps: bool
     ) -> bytes:
-        """An answer of our own."""
-        asked = HttpRequest(request.peer)
-        asked.method, asked.version = request.method, request.version
-        return encoded(answer, asked, self._now(), keeps)
+        """The bytes of our own response."""
+        plain = HttpRequest(request.peer)
+        plain.method, plain.version = request.method, request.version
+        return encoded(response, plain, self._now(), keeps)
 
     def _now(self) -> bytes:
         now = int(time.time())
@@ -83,7 +83,7 @@ class ProxyServer:
     # Connections ---------------------------------------------------------------------------
 
     def joined(self, connection: ClientConnection) -> bool:
-        """Whether there is room for it."""
+        """Register a connection; False if there are too many."""
         if self.draining or len(self.connections) >= self.limits.client.connections:
             self.turned_away += 1
             return False
@@ -96,7 +96,7 @@ class ProxyServer:
         self.connections.discard(connection)
 
     def sweep(self) -> None:
-        """Cut off who is too slow. Once a second, for all of them: no timer for each request."""
+        """Close connections that are too slow, once a second: no timer for each request."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for connection in [*self.connections]:
@@ -106,7 +106,7 @@ class ProxyServer:
         self._sweeping = loop.call_later(1.0, self.sweep) if busy else None
 
     async def drain(self, grace: float) -> None:
-        """Let what is under way finish, take no more, and close. Close the listeners before."""
+        """Finish exchanges in progress, accept no more, and close. Close the listeners before."""
         self.draining = True
         loop = asyncio.get_running_loop()
         end = loop.time() + grace

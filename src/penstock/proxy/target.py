@@ -1,4 +1,4 @@
-"""Where the server is that the proxy stands in front of."""
+"""The address of the server behind the proxy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 
 class Unreachable(PenstockError):
-    """The server cannot be talked to; ``status`` is what the client is told."""
+    """The server cannot be reached; ``status`` is the response to the client."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)
@@ -42,7 +42,7 @@ class Target:
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError(wanted)
         if url.path not in ("", "/") or url.query or url.fragment or url.username:
-            raise ValueError(f"upstream is a server, without a path or a user: {text!r:.200}")
+            raise ValueError(f"upstream must not have a path or a user: {text!r:.200}")
         self._host = url.hostname
         self._port = port or (443 if url.scheme == "https" else 80)
         if url.scheme == "https":
@@ -54,12 +54,12 @@ class Target:
         try:
             async with asyncio.timeout(seconds):
                 if self._path is not None:
-                    _, made = await loop.create_unix_connection(factory, self._path)
+                    _, protocol = await loop.create_unix_connection(factory, self._path)
                 else:
-                    _, made = await loop.create_connection(
+                    _, protocol = await loop.create_connection(
                         factory, self._host, self._port, ssl=self._tls
                     )
-                return made
+                return protocol
         except TimeoutError:
             raise Unreachable(504, f"no connection to {self.text} in {seconds:g} s") from None
         except OSError as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """Reads responses and passes them to its exchange, piece by piece."""
+    """Reads responses and passes them to its exchange as they arrive."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -35,7 +35,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.used = False  # by an exchange before this one
         self.rested_at = 0.0
         self.blocked = False  # the server does not read
-        self._held = False  # the client does not, so we do not
+        self._held = False  # the client does not read, so we do not either
         self._raw = False  # a tunnel
         self._deadline = 0.0
         self._anew()
@@ -44,7 +44,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._fields: list[Field] = []
         self._reason = b""
         self._size = 0
-        self._body = 0  # bytes of the body, the pieces in which they came,
+        self._body = 0  # bytes of the body, the number of pieces,
         self._count = 0
         self._lines = 0  # and bytes around it; before: bytes of the head
         self._length = 0
@@ -71,7 +71,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.write_eof()
 
     def hold(self, held: bool) -> None:
-        """Whether to leave the response where it is for now."""
+        """Pause or resume reading the response."""
         if held == self._held or self._transport is None or self._transport.is_closing():
             return
         self._held = held
@@ -82,13 +82,13 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """After what was written."""
+        """Close after what was written."""
         self._exchange = None
         if self._transport is not None:
             self._transport.close()
 
     def drop(self) -> None:
-        """Nobody wants what it has to say."""
+        """Close at once: the response is not needed."""
         self._exchange = None
         if self._transport is not None:
             self._transport.abort()
@@ -99,7 +99,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def heard(self) -> bool:
-        """Whether the server said anything at all in this exchange."""
+        """Whether the server has sent anything in this exchange."""
         return self._heard
 
     # From the transport --------------------------------------------------------------------
@@ -142,7 +142,7 @@ class UpstreamConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
         if exchange is None:
-            self.drop()  # it speaks unasked: what it says belongs to no request
+            self.drop()  # data without a request
             return
         self._heard = True
         self._touch()
@@ -153,10 +153,10 @@ class UpstreamConnection(asyncio.Protocol):
             in_head, body = self._in_head, self._body
             self._parser.feed_data(data)
             if in_head == self._in_head:
-                # The parser keeps a line until it ends, however long that takes.
+                # The parser buffers a line until it ends, however long that is.
                 self._lines += len(data) - (self._body - body)
                 if self._lines > 2 * MOST_RESPONSE_BYTES + AROUND_A_CHUNK * self._count:
-                    raise BadMessage(502, "too long header fields, trailers or chunk extensions")
+                    raise BadMessage(502, "the fields, trailers or chunk extensions are too long")
         except httptools.HttpParserUpgrade as upgraded:
             self._raw = True
             exchange.open_tunnel()
@@ -168,8 +168,8 @@ class UpstreamConnection(asyncio.Protocol):
             return
         except httptools.HttpParserError as error:
             cause = error.__context__
-            found = cause if isinstance(cause, BadMessage) else BadMessage(502, str(error))
-            self._fail(found)
+            bad = cause if isinstance(cause, BadMessage) else BadMessage(502, str(error))
+            self._fail(bad)
             return
         if self._complete:
             self._exchange = None
@@ -184,19 +184,19 @@ class UpstreamConnection(asyncio.Protocol):
         self.drop()
         if exchange is None:
             return
-        if self._complete:  # what came after the response is wrong, not the response
+        if self._complete:  # the data after the response is invalid, not the response
             exchange.upstream = None
             exchange.flush()
             return
-        exchange.lost(Unreachable(502, f"the server's response cannot be passed on: {error}"))
+        exchange.lost(Unreachable(502, f"the server's response is invalid: {error}"))
 
     def _rest(self, whole: bool) -> None:
-        """Into the pool, if it can be used again."""
+        """Return to the pool, if the connection can be reused."""
         if not (self._keeps and whole) or self._transport is None:
             self.drop()
             return
         self.hold(False)
-        self._parser = httptools.HttpResponseParser(self)  # HEAD leaves it waiting for a body
+        self._parser = httptools.HttpResponseParser(self)  # after HEAD the parser waits for a body
         self.used = True
         self._pool.rest(self)
 
@@ -217,7 +217,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._fields.append((name, value))
         self._size += len(name) + len(value)
         if len(self._fields) > MOST_RESPONSE_FIELDS or self._size > 2 * MOST_RESPONSE_BYTES:
-            raise BadMessage(502, "too many header fields, or too long ones")
+            raise BadMessage(502, "the header fields are too many or too long")
 
     def on_headers_complete(self) -> None:
         exchange = self._exchange
@@ -228,10 +228,10 @@ class UpstreamConnection(asyncio.Protocol):
         fields = self._fields
         self._in_head = False
         self._size = self._lines = 0
-        self._fields = []  # what comes now are trailers
+        self._fields = []  # trailers follow
         if status < 200:
             if status == 101 and not exchange.request.upgrade:
-                raise BadMessage(502, "101, and nobody asked for it")
+                raise BadMessage(502, "101 without a request to upgrade")
             self._interim = True
             exchange.interim(status, self._reason, version, fields)
             return
@@ -241,13 +241,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._keeps = version == "1.1" and not closes and self._length != UNTIL_CLOSE
         exchange.head(status, self._reason, version, fields, self._length)
         if method == "HEAD":
-            # The parser does not know, and waits for the body that the fields tell of.
+            # The parser waits for the body that the fields describe.
             self._complete = True
             exchange.end([])
 
     def on_body(self, piece: bytes) -> None:
         if self._complete:
-            raise BadMessage(502, "a body after the end")
+            raise BadMessage(502, "data after the end of the body")
         self._body += len(piece)
         self._count += 1
         if self._exchange is not None:
@@ -259,7 +259,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._complete = True
         self._exchange.end(self._fields)
 
-    # How long ------------------------------------------------------------------------------
+    # Time-outs -----------------------------------------------------------------------------
 
     def _touch(self) -> None:
         limits = self._pool.limits
@@ -267,9 +267,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._deadline = self._loop.time() + seconds
 
     def judge(self, now: float) -> None:
-        """Give up on a server that is too slow."""
+        """Fail if the server is too slow."""
         if self._exchange is None or self._held or now < self._deadline:
             return
         exchange, self._exchange = self._exchange, None
         self.drop()
-        exchange.lost(Unreachable(504, "the server did not answer in time"))
+        exchange.lost(Unreachable(504, "the server did not respond in time"))
