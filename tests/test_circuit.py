@@ -135,7 +135,7 @@ def test_a_probe_that_hangs_is_given_up_after_the_longest_pause() -> None:
     assert made.allows(9 * SECOND - 1) is None
     assert made.state == HALF_OPEN
     assert made.allows(9 * SECOND) is None
-    assert (made.state, made.reason) == (OPEN, "a probe did not come back")
+    assert (made.state, made.reason) == (OPEN, "a probe did not end in time")
     made.succeeded(hangs, 10 * SECOND)
     assert made.state == OPEN, "it comes too late"
     assert made.allows(11 * SECOND) is not None

@@ -32,7 +32,7 @@ def test_check_says_all_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixt
     assert out[0] == f"error   {file}:3:13: unknown key 'valu' (did you mean 'value'?)"
     assert out[1] == f"error   {file}:4:32: unknown unit 'hur' (did you mean 'hour'?)"
     assert out[2].startswith(f"warning {file}:3:4: this step has no limit")
-    assert out[3] == "2 problems: these rules cannot be used"
+    assert out[3] == "2 problems: these rules are invalid"
 
 
 def test_strict_means_warnings_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_explain_says_refused(capsys: pytest.CaptureFixture[str]) -> None:
         ([LOGIN, "path"], "write a pair as KEY=VALUE, not 'path'"),
         ([LOGIN, "a=1", "--"], "name at least one pair"),
         ([str(EXAMPLES), "a=1"], "name the domain"),
-        ([LOGIN, "--domain", "x", "a=1"], "no domain 'x': there is login"),
+        ([LOGIN, "--domain", "x", "a=1"], "no domain 'x': use login"),
         (["missing.yaml", "a=1"], "missing.yaml"),
     ],
 )

@@ -40,5 +40,5 @@ def test_a_hook_that_fails_is_logged_and_the_next_one_is_told(
 
 
 def test_a_hook_is_a_function() -> None:
-    with pytest.raises(TypeError, match="a hook is a function of one event"):
+    with pytest.raises(TypeError, match="a hook must be a function of one event"):
         Hooks().add("print")  # type: ignore[arg-type]

@@ -1,24 +1,24 @@
-"""CircuitBreaker: stop asking what keeps failing, and ask again carefully.
+"""CircuitBreaker: stops calls to a dependency that keeps failing, and retries carefully.
 
 ::
 
     closed ── of the calls that ended in the last `window`, at least `failures` failed,
               and they were at least `ratio` of them ──> open
     open ── calls raise `CircuitOpen`, until a pause has passed ──> half-open
-    half-open ── `probes` calls may pass; all of them worked ──> closed
-    half-open ── one failed, or is missing `longest_pause` after the last was let through ──> open
+    half-open ── `probes` calls may pass; all of them succeeded ──> closed
+    half-open ── one failed, or did not end within `longest_pause` after the last one ──> open
 
 Both halves of the first rule are needed: a count alone opens a busy circuit for a few
 errors in a million, and a ratio alone opens an idle one for the first error of the day.
-The window is counted in tenths, so it needs the same little memory at any traffic.
+The window is counted in tenths, so its memory does not depend on the traffic.
 
 A call whose block raised one of `counts` failed; one that raised another `Exception` was
-answered, and that is a success. What ends a call without saying anything about the other
-side is neither and gives a probe back: a cancelled task, an interrupted program, and a
-`CircuitOpen` from within.
+answered, which is a success. A call that ends without saying anything about the dependency is
+neither and gives its probe back: a cancelled task, an interrupted program, and a `CircuitOpen`
+from inside.
 
-What a call says is believed only while the state in which it began still lasts: a request
-that was sent before the circuit opened neither closes it nor opens it again later.
+The result of a call only counts while the state in which it began lasts: a request that was
+sent before the circuit opened neither closes it nor opens it again later.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ LONGEST_REASON = 200
 
 @dataclass(frozen=True, slots=True)
 class CircuitChanged(Event):
-    """A circuit breaker, whose name is ``store``, went from ``before`` to ``state``.
+    """The circuit breaker with the name ``store`` changed from ``before`` to ``state``.
 
-    ``reason`` is why it opened last.
+    ``reason`` is why it last opened.
     """
 
     before: str
@@ -62,17 +62,17 @@ class CircuitChanged(Event):
 class CircuitBreaker:
     """``with breaker:`` runs the block, or raises `CircuitOpen` at once while it is open.
 
-    Also ``async with breaker:``, and ``@breaker`` above a function of either kind. One
-    breaker stands for one other side and is shared by all who call it, over threads and
-    event loops.
+    Also ``async with breaker:``, and ``@breaker`` for functions, sync or async. One breaker
+    stands for one dependency and is shared by all its callers, across threads and event
+    loops.
 
     - ``failures``, ``ratio``, ``window``: it opens when, of the calls that ended in the
       last ``window``, at least ``failures`` failed and they were at least ``ratio`` of them
     - ``pause``, ``longest_pause``: how long it stays open the first time, and at most; it
-      doubles each time, and each pause is shortened by chance by up to a half
-    - ``probes``: how many calls may pass then, and must work before it closes
-    - ``counts``: what a failure is: a type of exception, several, or a function of one
-    - ``name``: what errors and events call it
+      doubles each time, and each pause is shortened at random by up to a half
+    - ``probes``: how many calls may pass then, and must succeed before it closes
+    - ``counts``: what counts as a failure: one or several exception types, or a function
+    - ``name``: its name in errors and events
     """
 
     def __init__(
@@ -113,28 +113,28 @@ class CircuitBreaker:
 
     @property
     def state(self) -> str:
-        """``"closed"``, ``"open"`` or ``"half-open"``, which the first probe makes of it."""
+        """``"closed"``, ``"open"`` or ``"half-open"``, from the first probe on."""
         return self._circuit.state
 
     @property
     def reason(self) -> str:
-        """Why it opened last; empty if it never did."""
+        """Why it last opened; empty if it never did."""
         return self._circuit.reason
 
     @property
     def retry_after(self) -> float:
-        """Seconds until a call may pass; while probes are under way, ``pause`` as a guess."""
+        """Seconds until a call may pass; during probes, ``pause`` as an estimate."""
         with self._lock:
             return self._circuit.retry_after(self._clock.now()) / SECOND
 
     def trip(self, reason: str) -> None:
-        """Open it by hand, whatever was counted. It probes after its pause, as always."""
+        """Open it manually. It probes after its pause, as usual."""
         with self._lock:
             self._circuit.open(self._clock.now(), reason)
         self._tell()
 
     def close(self) -> None:
-        """Close it by hand, and forget what was counted."""
+        """Close it manually, and forget what was counted."""
         with self._lock:
             self._circuit.close()
         self._tell()
@@ -144,7 +144,7 @@ class CircuitBreaker:
         self._hooks.add(hook)
 
     def unsubscribe(self, hook: Hook) -> None:
-        """No longer."""
+        """Stop calling ``hook``."""
         self._hooks.remove(hook)
 
     # The three ways to use it -----------------------------------------------------------
@@ -176,7 +176,7 @@ class CircuitBreaker:
         self.__exit__(kind, error, trace)
 
     def __call__(self, function: F) -> F:
-        """Put a function behind the breaker, sync or async as it is itself."""
+        """Protect a function with the breaker, sync or async."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(
                 f"{function!r} is a generator, which runs after it was called: write"
@@ -200,13 +200,13 @@ class CircuitBreaker:
 
         return cast(F, guarded)
 
-    # The verbs that they are made of ----------------------------------------------------
+    # The methods that these use ---------------------------------------------------------
 
     def allows(self) -> Permit | None:
-        """May a call go ahead? ``None`` if not.
+        """A permit for a call; ``None`` if it may not be made.
 
-        After a yes, say exactly once how it ended, with the permit: `succeeded`, `failed`
-        or `gave_up`. Most callers should use ``with breaker:``, which does.
+        With a permit, report exactly once how the call ended: `succeeded`, `failed` or
+        `gave_up`. Most callers should use ``with breaker:``, which does that.
         """
         with self._lock:
             permit = self._circuit.allows(self._clock.now())
@@ -214,24 +214,24 @@ class CircuitBreaker:
         return permit
 
     def succeeded(self, permit: Permit | None = None) -> None:
-        """A call was answered. Without its permit it counts as if it had begun just now."""
+        """A call succeeded. Without a permit it counts as if it had just begun."""
         with self._lock:
             self._circuit.succeeded(permit, self._clock.now())
         self._tell()
 
     def failed(self, permit: Permit | None = None, reason: str = "a call failed") -> None:
-        """A call failed; ``reason`` is what `CircuitOpen` will say if this opens it."""
+        """A call failed; ``reason`` is shown by `CircuitOpen` if this opens the circuit."""
         with self._lock:
             self._circuit.failed(permit, self._clock.now(), reason)
         self._tell()
 
     def gave_up(self, permit: Permit | None = None) -> None:
-        """A call ended and said nothing about the other side; its probe is free again."""
+        """A call ended without a result; its probe is free again."""
         with self._lock:
             self._circuit.gave_up(permit)
 
     def refusal(self) -> CircuitOpen:
-        """The error that says why a call may not go ahead, and for how long."""
+        """The error that says why a call may not be made, and for how long."""
         return CircuitOpen(self.name, self.retry_after, self.reason)
 
     def _ended(self, permit: Permit | None, error: BaseException | None) -> None:
@@ -245,12 +245,12 @@ class CircuitBreaker:
             self.succeeded(permit)
 
     def _tell(self) -> None:
-        """Without the lock: a hook may ask the breaker about itself."""
+        """Emit events without the lock: a hook may use the breaker."""
         changes = self._circuit.changes
         while changes:
             try:
                 before, after, reason = changes.popleft()
-            except IndexError:  # another thread has told it
+            except IndexError:  # another thread has emitted it
                 return
             self._hooks.emit(CircuitChanged(self.name, before, after, reason))
 
@@ -258,13 +258,13 @@ class CircuitBreaker:
         return f"<CircuitBreaker {self.name!r}: {self.state}>"
 
 
-# Breakers that this task or thread is inside of. `with breaker:` has no object of its own
-# to remember its permit in, and many may be inside of one breaker.
+# The breakers whose blocks this task or thread is in. `with breaker:` has no object to keep its
+# permit in, and many blocks may share one breaker.
 _entered: ContextVar[tuple[tuple[CircuitBreaker, Permit], ...]] = ContextVar("entered", default=())
 
 
 def _left(breaker: CircuitBreaker) -> Permit | None:
-    """The permit of the innermost block; none where a block ends in another context."""
+    """The permit of the innermost block; None if a block ends in another context."""
     inside = _entered.get()
     for at in reversed(range(len(inside))):
         if inside[at][0] is breaker:

@@ -2,15 +2,15 @@
 
 ::
 
-    closed ── too much went wrong (whoever holds it says when) ──> open
+    closed ── too many failures (the owner decides) ──> open
     open ── after a pause: an attempt ──> half-open
-    half-open ── it worked ──> closed
-    half-open ── it did not ──> open, with a pause twice as long, up to the longest
+    half-open ── it succeeded ──> closed
+    half-open ── it failed ──> open, with a pause twice as long, up to the longest
 
-Each pause is shortened by chance, by up to a half, so that a fleet does not come back in
-one wave. The Redis store and `penstock.CircuitBreaker` are built on it; they differ in what
-they count as too much, and in who makes the attempt: the store does so itself, while a
-`CallCircuit` lets some of its callers through.
+Each pause is shortened at random by up to a half, so that a fleet does not retry in one wave.
+The Redis store and `penstock.CircuitBreaker` are built on it; they differ in what counts as too
+many failures, and in who makes the attempt: the store does so itself, while a `CallCircuit` lets
+some of its callers through.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ CLOSED = "closed"
 OPEN = "open"
 HALF_OPEN = "half-open"
 
-# In which stretch of one state a call began; whoever reports on the call hands it back.
+# Identifies the period of one state in which a call began; passed back with its result.
 Permit = NewType("Permit", int)
 
 CELLS = 10
 
 
 class Circuit:
-    """The state, since when, and why. Pauses are seconds; times are of any one clock."""
+    """The state, its start, and its reason. Pauses are seconds; times are of any one clock."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Circuit:
         self._pause = first_pause
 
     def trip(self, now: float, reason: str) -> bool:
-        """Open it; whether it was closed until now."""
+        """Open it; returns whether it was closed before."""
         was_closed = self.state == CLOSED
         if was_closed:
             self.opened_at = now
@@ -75,9 +75,9 @@ class Circuit:
 class CallCircuit:
     """A circuit that counts how calls end, and probes by letting some through.
 
-    Times are nanoseconds. A permit is the number of the stretch of one state in which a
-    call began; a report with the number of a stretch that is over is not believed.
-    ``changes`` lists what has not been told to anyone yet: state before, after, and why.
+    Times are nanoseconds. A permit is the number of the period of one state in which a call
+    began; results with the number of an earlier period are ignored. ``changes`` lists the
+    changes without an event so far: state before, after, and why.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class CallCircuit:
         self._recent = Recent(window)
         self.changes: deque[tuple[str, str, str]] = deque()
         self._stretch = 1
-        # Not before this time: open, the next probe; half-open, giving probes up for lost.
+        # Not before this time: if open, the next probe; if half-open, treat probes as lost.
         self._until = 0
         self._wait = 0
         self._taken = 0
@@ -120,7 +120,7 @@ class CallCircuit:
                 self._changed(OPEN)
                 self._taken = self._worked = 0
             elif self.state == HALF_OPEN and self._taken > self._worked and now >= self._until:
-                self.open(now, "a probe did not come back")
+                self.open(now, "a probe did not end in time")
             if self.state == OPEN or self._taken >= self._probes:
                 return None
             self._taken += 1
@@ -167,7 +167,7 @@ class CallCircuit:
         self._recent.clear()
 
     def retry_after(self, now: int) -> int:
-        """Until a call may pass; while probes are under way, a guess."""
+        """Time until a call may pass; during probes, an estimate."""
         if self.state == CLOSED or (self.state == HALF_OPEN and self._taken < self._probes):
             return 0
         left = min(max(0, self._until - now), self._wait)
@@ -186,7 +186,7 @@ class CallCircuit:
 
 
 class Recent:
-    """Calls that ended in the last window, and how many of them failed, in tenths of it."""
+    """Calls that ended in the last window and how many failed, counted in tenths of it."""
 
     def __init__(self, window: int) -> None:
         self._tenth = max(1, window // CELLS)

@@ -1,8 +1,8 @@
-"""What Penstock tells about itself, for logs and metrics to listen to.
+"""Events that Penstock emits, for logs and metrics.
 
-A hook is any function of one event. It is called where the event happens, in whatever
-thread or event loop that is, so it must be quick. What it raises is logged and goes no
-further: a broken metric never breaks a decision.
+A hook is any function of one event. It is called where the event happens, in any thread or
+event loop, so it must be fast. Its exceptions are logged and suppressed: a broken metric never
+breaks a decision.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ logger = logging.getLogger("penstock")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The root of them all. ``store`` says which one, without its secrets."""
+    """The base class. ``store`` names the store or other source, without secrets."""
 
     store: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoreDown(Event):
-    """A shared store is not asked any more: its circuit breaker opened."""
+    """A shared store is no longer used: its circuit breaker opened."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUp(Event):
-    """It answers again and is asked again, or others do in its place, after so many seconds."""
+    """The store, or its replacement, is used again, after ``seconds``."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Degraded(Event):
-    """A verb could not be asked of the shared store and was answered by ``policy``."""
+    """The shared store was unavailable, and ``policy`` answered the call."""
 
     limit: Limit
     key: str
@@ -50,7 +50,7 @@ class Degraded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Damaged(Event):
-    """The row of a key in a shared store made no sense (NaN, for one), and begins anew."""
+    """The state of a key in a shared store was invalid (NaN, for example) and was reset."""
 
     limit: Limit
     key: str
@@ -58,21 +58,21 @@ class Damaged(Event):
 
 @dataclass(frozen=True, slots=True)
 class RulesLoaded(Event):
-    """Other rules are in force: so many domains."""
+    """New rules are in force, with this many domains."""
 
     domains: int
 
 
 @dataclass(frozen=True, slots=True)
 class RulesRejected(Event):
-    """Rules were read and are wrong; the old ones stay."""
+    """New rules were invalid; the old ones stay in force."""
 
     problems: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(Event):
-    """A middleware refused a request; in shadow, it would have. ``key`` is what it counted by."""
+    """A middleware refused a request, or would have in shadow mode. ``key`` is its key."""
 
     key: str
     shadow: bool
@@ -82,7 +82,7 @@ Hook = Callable[[Event], None]
 
 
 class Hooks:
-    """Those who listen to one source."""
+    """The hooks of one source of events."""
 
     def __init__(self) -> None:
         self._hooks: tuple[Hook, ...] = ()
@@ -92,7 +92,7 @@ class Hooks:
 
     def add(self, hook: Hook) -> None:
         if not callable(hook):
-            raise TypeError(f"a hook is a function of one event, not {hook!r}")
+            raise TypeError(f"a hook must be a function of one event, not {hook!r}")
         self._hooks = (*self._hooks, hook)
 
     def remove(self, hook: Hook) -> None:

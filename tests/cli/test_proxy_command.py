@@ -104,7 +104,7 @@ def test_limits_reload_and_end(rules: Path, upstream: str) -> None:
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=10)
         assert process.returncode == 0, err
-        assert "finishing what is under way" in out
+        assert "finishing open requests" in out
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_unix_socket_and_shadow(rules: Path, upstream: str, tmp_path: Path) ->
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert "in shadow: nobody is refused" in process.stdout.readline()
+        assert "in shadow mode: nothing is refused" in process.stdout.readline()
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
             statuses = [client.get("http://a/limited").status_code for _ in range(4)]
         assert statuses == [200] * 4
@@ -192,7 +192,7 @@ def test_a_body_that_drips_is_cut_off_as_the_options_say(rules: Path, upstream: 
     [
         (["--upstream", "nowhere"], "upstream is"),
         (["--listen", "nowhere"], "listen is"),
-        (["--listen", "off"], "listen is"),
+        (["--listen", "off"], "listen must be"),
         (["--rules", "/nowhere.yaml"], "nowhere.yaml"),
         (["--store", "nothing"], "store is"),
         (["--trusted", "everybody"], "trusted"),
@@ -200,8 +200,8 @@ def test_a_body_that_drips_is_cut_off_as_the_options_say(rules: Path, upstream: 
         (["--exempt", "/a/../b"], "without '//', '/../' and the like"),
         (["--timeout", "soon"], "timeout"),
         (["--body-timeout", "soon"], "body-timeout"),
-        (["--least-rate", "slow"], "least-rate is bytes a second"),
-        (["--least-rate", "-1"], "least-rate is bytes a second"),
+        (["--least-rate", "slow"], "least-rate must be bytes a second"),
+        (["--least-rate", "-1"], "least-rate must be bytes a second"),
         (["--domain", "other"], "no domain 'other'"),
     ],
 )

@@ -25,7 +25,14 @@ import pytest
 
 from penstock.cli import main
 from penstock.cli.paint import Paint
-from penstock.cli.top_source import Look, NoAnswer, Source, key_rows, look_of, rule_rows
+from penstock.cli.top_source import (
+    AdminClient,
+    AdminUnavailable,
+    Look,
+    key_rows,
+    look_of,
+    rule_rows,
+)
 from penstock.cli.top_view import cells, clean, duration, fit, screen
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
@@ -174,8 +181,8 @@ def test_a_table_leaves_room_that_it_does_not_need() -> None:
 def test_the_first_look_says_that_there_is_nothing_yet() -> None:
     nothing = Look(1, {}, {})
     text = "\n".join(screen(nothing, nothing, Paint(io.StringIO()), 80, "http://a:6070"))
-    assert "nothing was asked yet" in text
-    assert "nobody was refused yet" in text
+    assert "no requests yet" in text
+    assert "no refusals yet" in text
 
 
 def test_what_others_chose_cannot_touch_the_terminal() -> None:
@@ -264,11 +271,11 @@ def test_bad_arguments(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> 
 def test_somebody_else_is_there() -> None:
     with admin_api() as (admin, url):
         admin.answer = lambda path: (200, ["not", "this"])  # type: ignore[method-assign]
-        with pytest.raises(NoAnswer, match="something else"):
-            Source(url).look()
+        with pytest.raises(AdminUnavailable, match="unexpected answer"):
+            AdminClient(url).look()
         admin.answer = lambda path: (404, {"error": "nothing here"})  # type: ignore[method-assign]
-        with pytest.raises(NoAnswer, match="nothing here"):
-            Source(url).look()
+        with pytest.raises(AdminUnavailable, match="nothing here"):
+            AdminClient(url).look()
 
 
 def test_a_pipe_gets_table_after_table() -> None:
@@ -324,12 +331,12 @@ def test_a_terminal_is_drawn_on_resized_and_left_clean() -> None:
         terminal = Terminal([*PENSTOCK, "top", "--admin", url, "--every", "10s"], 24, 100)
         try:
             terminal.until("\x1b[?1049h\x1b[?25l")
-            first = terminal.until("Ctrl-C to leave")
+            first = terminal.until("Ctrl-C to quit")
             assert "near/s" in first
             looks = admin.looks
             terminal.resize(24, 45)
             terminal.process.send_signal(signal.SIGWINCH)
-            again = terminal.until("Ctrl-C to leave")
+            again = terminal.until("Ctrl-C to quit")
             assert "near/s" not in again  # it is drawn at once, for the new size
             assert admin.looks == looks
             terminal.process.send_signal(signal.SIGINT)
@@ -355,12 +362,12 @@ def test_a_service_that_goes_away_is_waited_for() -> None:
     with admin_api() as (admin, url):
         terminal = Terminal([*PENSTOCK, "top", "--admin", url, "--every", "100ms"], 24, 100)
         try:
-            terminal.until("Ctrl-C to leave")
+            terminal.until("Ctrl-C to quit")
             admin.token = "none that it has"
-            assert "api/user" in terminal.until("lets nobody in") + terminal.until("Ctrl-C")
+            assert "api/user" in terminal.until("denied access") + terminal.until("Ctrl-C")
             admin.token = None
             for _ in range(20):
-                if "lets nobody in" not in terminal.until("Ctrl-C"):
+                if "denied access" not in terminal.until("Ctrl-C"):
                     break
             else:
                 pytest.fail("it did not come back")

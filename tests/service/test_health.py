@@ -91,7 +91,7 @@ def test_check() -> None:
 def test_no_such_request(message: bytes) -> None:
     methods = health_methods(Health())
     for call in (methods.unary[CHECK], methods.watch[WATCH]):
-        with pytest.raises(GrpcError, match="no HealthCheckRequest") as caught:
+        with pytest.raises(GrpcError, match="not a valid HealthCheckRequest") as caught:
             call(message)
         assert caught.value.code == INVALID_ARGUMENT
 

@@ -2,7 +2,7 @@
 
 A command is a module with ``register``, which adds its parser and names the
 function that runs it. That function takes the parsed arguments and returns the
-exit code: 0 for done, 2 for arguments that make no sense, 130 for Ctrl-C.
+exit code: 0 for success, 2 for invalid arguments, 130 for Ctrl-C.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def version() -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="penstock", description="Rate limits: rules, and what they decide."
+        prog="penstock", description="Rate limits by rules: serve, check and measure them."
     )
-    parser.add_argument("--version", action="store_true", help="show the version and which core")
+    parser.add_argument("--version", action="store_true", help="show the version and the core")
     commands = parser.add_subparsers(title="commands", metavar="<command>")
     demo.register(commands)
     check.register(commands)
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(file=sys.stderr)  # the shell's prompt on a line of its own
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has seen enough (`penstock demo | head`). Python would flush
-        # stdout once more on its way out and complain: give it somewhere to go.
+        # The reader has closed the pipe (`penstock demo | head`). Python would flush stdout
+        # once more at exit and complain: redirect it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE

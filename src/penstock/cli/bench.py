@@ -1,4 +1,4 @@
-"""``penstock bench``: drives a rate limit service with a stated load, and says how it did."""
+"""``penstock bench``: sends a given load to a rate limit service and reports the results."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ KEY = "{key}"
 def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "bench",
-        help="drive a rate limit service with a stated load",
-        description="Drives any rate limit service, and prints throughput, percentiles, errors"
-        " and, with --limit, accuracy. Exit code 0: done; 1: nothing was answered, or a key got"
-        " more than --limit allows.",
+        help="measure a rate limit service under a given load",
+        description="Sends requests to any rate limit service and prints throughput, percentiles,"
+        " errors and, with --limit, accuracy. Exit code 0: success; 1: nothing was answered, or a"
+        " key got more than --limit allows.",
     )
     wires = parser.add_subparsers(title="wires", metavar="<wire>", required=True)
     http = wires.add_parser(
         "http",
         help="a service that answers 200 or 429 over HTTP/1.1",
-        description="Asks over HTTP/1.1: 2xx is allowed, 429 is refused, all else an error.",
+        description="Uses HTTP/1.1: 2xx is allowed, 429 is refused, anything else is an error.",
         epilog="example: penstock bench http http://127.0.0.1:8080/v1/check --rate 5000",
     )
-    http.add_argument("target", metavar="URL", help="such as http://127.0.0.1:8080/v1/check")
+    http.add_argument("target", metavar="URL", help="for example http://127.0.0.1:8080/v1/check")
     _add_load(http, connections=16, streams=1)
     http.add_argument(
         "--payload", metavar="TEXT",
-        help=f"the body, with {KEY} for the key; @FILE reads it from a file, and '' is none"
-        " (default: what /v1/check takes)",
+        help=f"the body, with {KEY} for the key; @FILE reads it from a file, '' sends none"
+        " (default: a request for /v1/check)",
     )  # fmt: skip
     http.add_argument("--method", help="default: POST, or GET without a body")
     http.add_argument(
-        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be given again"
+        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated"
     )
     http.set_defaults(run=run_http)
     grpc = wires.add_parser(
         "grpc",
         help="a service that speaks Envoy's rate limit protocol",
-        description="Asks envoy.service.ratelimit.v3.RateLimitService over gRPC, without TLS.",
+        description="Calls envoy.service.ratelimit.v3.RateLimitService over gRPC, without TLS.",
         epilog="example: penstock bench grpc 127.0.0.1:8081 --limit 100/second --keys 50",
     )
     grpc.add_argument("target", metavar="HOST:PORT", help="or unix:PATH")
@@ -64,31 +64,31 @@ def _add_load(parser: argparse.ArgumentParser, connections: int, streams: int) -
     add = parser.add_argument
     add(
         "--rate", type=float, metavar="N",
-        help="requests a second, whether answers come or not (default: as fast as they come)",
+        help="requests a second, whether or not answers arrive (default: as fast as they arrive)",
     )  # fmt: skip
-    add("--duration", default="10s", metavar="TIME", help="how long (default: 10s)")
+    add("--duration", default="10s", metavar="TIME", help="duration of the run (default: 10s)")
     add(
         "--connections", type=int, default=connections, metavar="N",
-        help=f"how many (default: {connections})",
+        help=f"number of connections (default: {connections})",
     )  # fmt: skip
     add(
         "--streams", type=int, default=streams, metavar="N",
-        help=f"requests at once on each (default: {streams})",
+        help=f"requests at once on each connection (default: {streams})",
     )  # fmt: skip
-    add("--keys", type=int, default=1_000, metavar="N", help="how many keys (default: 1000)")
+    add("--keys", type=int, default=1_000, metavar="N", help="number of keys (default: 1000)")
     add(
         "--choose", default="uniform", metavar="HOW",
         help="how keys are chosen: uniform, zipf or zipf:EXPONENT (default: uniform)",
     )  # fmt: skip
-    add("--domain", default="bench", help="of the rules (default: bench)")
-    add("--descriptors", type=int, default=1, choices=(1, 3), help="in each request (default: 1)")
+    add("--domain", default="bench", help="domain of the rules (default: bench)")
+    add("--descriptors", type=int, default=1, choices=(1, 3), help="per request (default: 1)")
     add(
         "--entries", default=",".join(ENTRIES), metavar="NAMES",
         help=f"the keys of descriptors, in order (default: {','.join(ENTRIES)})",
     )  # fmt: skip
     add(
         "--limit", metavar="LIMIT",
-        help="the limit of each key, such as 100/second, to say how accurate the service is",
+        help="the limit of each key, such as 100/second, to measure accuracy",
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def _load(arguments: argparse.Namespace) -> tuple[Load, Limit | None, list[str]]
     if arguments.limit is None:
         return load, None, names[: arguments.descriptors]
     if arguments.descriptors != 1:
-        raise ValueError("--limit is for one descriptor: with several, which one refused?")
+        raise ValueError("--limit needs a single descriptor: any of several could refuse")
     return load, as_limit(arguments.limit), names[:1]
 
 
@@ -156,7 +156,7 @@ def _bodies(arguments: argparse.Namespace, names: list[str]) -> list[bytes]:
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip() or "\n" in text or "\r" in text:
-        raise ValueError(f"a header is 'Name: value', not {text!r:.100}")
+        raise ValueError(f"a header must be 'Name: value', not {text!r:.100}")
     return name.strip(), value.strip()
 
 
@@ -166,7 +166,7 @@ def _run(arguments: argparse.Namespace, load: Load, limit: Limit | None, connect
     from penstock.running import event_loop as loops
 
     many = f"{load.connections} connections" if load.connections > 1 else "1 connection"
-    rate = "as fast as answers come" if load.rate is None else f"{load.rate:,.0f} a second"
+    rate = "as fast as answers arrive" if load.rate is None else f"{load.rate:,.0f} a second"
     print(
         f"{arguments.target}: {rate} for {load.seconds:g} s, over {many}"
         f" with {load.streams} at once, {load.keys:,} keys ({arguments.choose})\n",

@@ -1,4 +1,4 @@
-"""``penstock check``: reads rules and says all that is wrong with them."""
+"""``penstock check``: reads rules and prints all problems."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from penstock.rules.problems import Problems
 from penstock.rules.walk import all_rules
 
 WRONG = 1
-# Files with fewer rules are read before anybody could read how far it is.
+# Files with fewer rules are read too fast for a progress display.
 _TELL_EVERY = 10_000
 
 
 def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "check",
-        help="say what is wrong with files of rules",
-        description="Reads rules as a gate would, and prints all problems at once, each with its"
-        " file, line and column. Exit code 0: they can be used; 1: they cannot.",
+        help="check files of rules",
+        description="Reads rules as a gate does, and prints all problems at once, with file, line"
+        " and column. Exit code 0: the rules are valid; 1: they are not.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file or a folder of YAML")
     add_merge_domains(parser)
-    parser.add_argument("--strict", action="store_true", help="warnings are errors, too")
+    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
     parser.set_defaults(run=run)
 
 
@@ -58,9 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{paint.yellow('warning')} {warning}")
     if found is None or (arguments.strict and problems.warnings):
         count = len(problems.errors) + (len(problems.warnings) if arguments.strict else 0)
-        print(
-            f"{max(1, count)} {'problem' if count < 2 else 'problems'}: these rules cannot be used"
-        )
+        print(f"{max(1, count)} {'problem' if count < 2 else 'problems'}: these rules are invalid")
         return WRONG
     count = sum(1 for _ in all_rules(found))
     names = ", ".join(sorted(found.domains))

@@ -1,7 +1,7 @@
 """``penstock demo``: the same bursty traffic against every algorithm, drawn as it happens.
 
-The traffic is decided on first, on a clock that is only pretended; drawing it is
-a second step. So the picture is always the same, and a pipe gets it at once.
+All decisions are made first, in virtual time; drawing them is a second step. So the
+picture is always the same, and a pipe gets it at once.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock.testing.clock import FakeClock
 
 AMOUNT = 5
 PERIOD = 60
-# A column of the chart is so many seconds, and holds at most one request.
+# Seconds per column of the chart; a column has at most one request.
 TICK = 4
 TICKS = 60
-# A trickle, then a burst on each side of 2:00, where a fixed window starts anew,
-# and a trickle again.
+# A trickle, then a burst on each side of 2:00, where a fixed window restarts, and a
+# trickle again.
 ARRIVALS = (1, 5, 8, 11, *range(24, 36), 44, 48, 53, 57)
 
 # About five seconds for the whole chart.
@@ -39,13 +39,13 @@ WIDTH = INDENT + LABEL + TICKS
 EACH = PERIOD // AMOUNT
 IN_SHORT = {
     "token_bucket": f"{AMOUNT} at once, then one every {EACH} s",
-    "fixed_window": "counts afresh at each full minute",
+    "fixed_window": "starts again at each full minute",
     "sliding_window": f"the last minute, in {DEFAULT_CELLS} cells",
     "sliding_log": "the last minute, to the nanosecond",
     "leaky_bucket": f"a line of {AMOUNT}, one goes every {EACH} s",
 }
 CLOSING = f"""\
-More than {AMOUNT} in 60 s is no mistake: a full bucket lets its burst through and
+More than {AMOUNT} in 60 s is not an error: a full bucket lets its burst through and
 refills meanwhile, and two fixed windows meet at 2:00. Where that matters, use
 a sliding log or window, or a bucket with a smaller burst. In your own code:
 
@@ -62,23 +62,23 @@ MARK_COLOURS = (DIM, BOLD, GREEN, YELLOW, RED)
 def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "demo",
-        help="show limits at work in the terminal",
-        description="Show how each algorithm treats the same bursty traffic. Time is pretended:"
-        " four minutes pass in five seconds, or at once when the output is not a terminal.",
+        help="show the algorithms at work in the terminal",
+        description="Shows how each algorithm handles the same bursty traffic, in virtual time:"
+        " four minutes pass in five seconds, or at once if the output is not a terminal.",
     )
     parser.set_defaults(run=run)
 
 
 @dataclass
 class Lane:
-    """What one algorithm did with the traffic, column by column."""
+    """The decisions of one algorithm, column by column."""
 
     name: str
     marks: list[int] = field(default_factory=lambda: [IDLE] * TICKS)
-    went: list[float] = field(default_factory=list)  # when admitted requests went ahead
+    went: list[float] = field(default_factory=list)  # when admitted requests were let through
 
     def most_in_a_period(self) -> int:
-        """Of all intervals of one period, the fullest: it begins with a request."""
+        """The most requests in any interval of one period: it begins with a request."""
         return max(sum(start <= at < start + PERIOD for at in self.went) for start in self.went)
 
 
@@ -99,7 +99,7 @@ def play(algorithm: str) -> Lane:
 
 
 def chart(lanes: Sequence[Lane]) -> list[Lane]:
-    """The lines to draw: the requests, each algorithm, and what a queue makes of it."""
+    """The lines to draw: the requests, each algorithm, and the output of a queue."""
     lines = [Lane("requests")]
     for tick in ARRIVALS:
         lines[0].marks[tick] = ARRIVED
@@ -113,14 +113,14 @@ def chart(lanes: Sequence[Lane]) -> list[Lane]:
 
 
 class Screen:
-    """Where it is drawn, and what can be shown there."""
+    """The output, and what it can show."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         size = shutil.get_terminal_size()
         terminal = out.isatty() and os.environ.get("TERM") != "dumb"
         self._colours = terminal and not os.environ.get("NO_COLOR")
-        # A line that wraps cannot be drawn over, nor one that has scrolled away.
+        # Lines that wrap or have scrolled away cannot be redrawn.
         self.moves = terminal and size.columns >= WIDTH and size.lines > len(IN_SHORT) + 2
         self.marks = UNICODE_MARKS if self._shows("".join(UNICODE_MARKS)) else ASCII_MARKS
 
@@ -141,13 +141,13 @@ class Screen:
         self._out.write(f"{' ' * INDENT}{text}".rstrip() + "\n")
 
     def draw(self, lines: Sequence[Lane], ticks: int) -> None:
-        """The chart up to a moment."""
+        """The chart up to a given time."""
         for line in lines:
             marks = "".join(self.mark(kind) for kind in line.marks[:ticks])
             self.line(f"{line.name:<{LABEL}}{marks}")
 
     def animate(self, lines: Sequence[Lane]) -> None:
-        """The chart as it grows, ending as `draw` would show it."""
+        """The growing chart; it ends as `draw` shows it."""
         self._out.write("\x1b[?25l")  # no cursor while it moves
         try:
             for ticks in range(TICKS + 1):
@@ -181,7 +181,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines = chart(lanes)
     screen.line()
     screen.line(
-        screen.paint(f"A limit of {AMOUNT} a minute, kept in five ways.", BOLD)
+        screen.paint(f"A limit of {AMOUNT} a minute, enforced by five algorithms.", BOLD)
         + f" The same {len(ARRIVALS)} requests each time:"
     )
     screen.line("a trickle, a burst on each side of 2:00, a trickle again.")

@@ -13,7 +13,7 @@ from penstock.gate import Gate
 from penstock.rules.deciding.check import only_domain
 from penstock.rules.deciding.verdict import Status
 
-BETWEEN = "\0--"  # what argparse does not take for its own
+BETWEEN = "\0--"  # something argparse does not interpret
 REFUSED = 1
 BAD_ARGUMENTS = 2
 
@@ -21,9 +21,9 @@ BAD_ARGUMENTS = 2
 def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "explain",
-        help="say which rule applies to a request, and why",
-        description="Matches descriptors against rules, level by level, and says what a first"
-        " request of its kind would get. Nothing is counted. Exit code 0: allowed; 1: refused.",
+        help="show which rule applies to a request, and why",
+        description="Matches descriptors against rules, level by level, and shows the decision for"
+        " a first request. Nothing is counted. Exit code 0: allowed; 1: refused.",
         epilog="example: penstock explain rules.yaml plan=free user=42 -- path=/login ip=1.2.3.4",
     )
     parser.add_argument("file", metavar="FILE", help="a file or a folder of YAML")
@@ -33,17 +33,17 @@ def register(commands: Commands) -> None:
         metavar="KEY=VALUE",
         help="the pairs of a descriptor, in order; -- between two descriptors",
     )
-    parser.add_argument("--domain", help="which domain, where there are several")
-    parser.add_argument("--hits", type=int, default=1, help="how many at once (default 1)")
+    parser.add_argument("--domain", help="the domain, if there are several")
+    parser.add_argument("--hits", type=int, default=1, help="number of hits (default 1)")
     add_merge_domains(parser)
     parser.set_defaults(run=run)
 
 
 def sorted_out(arguments: Sequence[str]) -> list[str]:
-    """The words of the command line, for ``explain`` in an order that argparse can read.
+    """The arguments, reordered for ``explain`` so that argparse can parse them.
 
-    It drops a ``--``, which means something between descriptors, and gives up on words that
-    come after an option.
+    argparse drops ``--``, which separates descriptors here, and rejects positional arguments
+    after an option.
     """
     words = list(arguments)
     if words[:1] != ["explain"]:
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         matchers = gate.matchers
         domain = only_domain(gate.compiled, arguments.domain)
         if domain not in matchers:
-            raise PenstockError(f"no domain {domain!r}: there is {', '.join(sorted(matchers))}")
+            raise PenstockError(f"no domain {domain!r}: use {', '.join(sorted(matchers))}")
         verdict = gate.check(*descriptors, domain=domain, hits=arguments.hits)
     except PenstockError as error:
         print(f"{paint.red('error')} {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Colours, where there is somebody to see them."""
+"""Colours for terminals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TextIO
 
 
 class Paint:
-    """Colours text for a terminal, and leaves it as it is for a pipe or with NO_COLOR."""
+    """Colours text on a terminal, but not in a pipe or with NO_COLOR."""
 
     def __init__(self, out: TextIO) -> None:
         self._on = out.isatty() and not os.environ.get("NO_COLOR")

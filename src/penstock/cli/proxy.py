@@ -1,4 +1,4 @@
-"""``penstock proxy``: stands in front of a server and limits what comes through."""
+"""``penstock proxy``: a reverse proxy that limits requests to one server."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ BAD_ARGUMENTS = 2
 def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "proxy",
-        help="stand in front of a server and limit what comes through",
-        description="A reverse proxy for those who have no gateway: passes requests on to one"
-        " server, as streams, and refuses what is over the limits of the rules.",
+        help="limit requests in front of a server, as a reverse proxy",
+        description="A reverse proxy for setups without a gateway: streams requests to one server"
+        " and refuses those that are over the limits of the rules.",
         epilog="example: penstock proxy --upstream http://127.0.0.1:9000 --rules rules.yaml",
     )
     parser.add_argument(
@@ -37,9 +37,9 @@ def register(commands: Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--rules", required=True, action="append", metavar="PATH",
-        help="a file of rules, or a folder of them; may be given again",
+        help="a file or folder of rules; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--domain", help="which domain of the rules, where there are several")
+    parser.add_argument("--domain", help="the domain of the rules, if there are several")
     parser.add_argument(
         "--listen", default="127.0.0.1:8080", metavar="ADDRESS",
         help="HOST:PORT or unix:PATH (default: 127.0.0.1:8080)",
@@ -51,51 +51,51 @@ def register(commands: Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--max-keys", type=int, metavar="N",
-        help="how many keys are held in memory or in a new file; above, keys give way"
+        help="how many keys fit in memory or in a new file; beyond that, keys are evicted"
         " (default: 1000000)",
     )  # fmt: skip
     parser.add_argument(
         "--bytes-per-key", type=int, metavar="N",
-        help="room for one key in a new file (default: what the rules need, at least 128)",
+        help="bytes per key in a new file (default: what the rules need, at least 128)",
     )  # fmt: skip
     parser.add_argument(
         "--on-failure", default="open", choices=FAILURE_POLICIES,
-        help="what is decided while Redis cannot be asked (default: open)",
+        help="the decision while Redis is unavailable (default: open)",
     )  # fmt: skip
     parser.add_argument(
         "--trusted", action="append", default=[], metavar="CIDR",
-        help="a network of proxies in front of this one, whose word is taken for a client's"
-        " address, or unix; may be given again",
+        help="a network of proxies in front of this one, which are trusted to report the client's"
+        " address, or unix; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--forwarded", default=X_FORWARDED_FOR, choices=(X_FORWARDED_FOR, FORWARDED),
-        help=f"the header that they write (default: {X_FORWARDED_FOR})",
+        help=f"the header that trusted proxies set (default: {X_FORWARDED_FOR})",
     )  # fmt: skip
     parser.add_argument(
         "--exempt", action="append", default=[], metavar="PATH",
-        help="a path that is never counted, such as /health or '/static/*'; may be given again",
+        help="a path that is never counted, such as /health or '/static/*'; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--count-preflight", action="store_true",
-        help="count the requests by which browsers ask whether they may ask (CORS)",
+        help="count CORS preflight requests, too",
     )  # fmt: skip
-    parser.add_argument("--shadow", action="store_true", help="decide and tell, and refuse nobody")
+    parser.add_argument("--shadow", action="store_true", help="decide and report, refuse nothing")
     parser.add_argument(
         "--timeout", default="60s", metavar="TIME",
-        help="the longest that the server may say nothing (default: 60s)",
+        help="how long the server may send nothing (default: 60s)",
     )  # fmt: skip
     parser.add_argument(
         "--body-timeout", default="30s", metavar="TIME",
-        help="the longest that a client may send nothing of a body (default: 30s)",
+        help="how long a client may send nothing of a body (default: 30s)",
     )  # fmt: skip
     parser.add_argument(
         "--least-rate", default="240", metavar="BYTES",
-        help="a client that sends a body, or reads a response, with fewer bytes a second is cut"
-        " off; 0 for no such limit (default: 240)",
+        help="the least bytes a second at which a client must send a body or read a response;"
+        " 0 for no limit (default: 240)",
     )  # fmt: skip
     parser.add_argument(
         "--drain", default="10s", metavar="TIME",
-        help="the longest that open requests are waited for at the end (default: 10s)",
+        help="how long to wait for open requests at the end (default: 10s)",
     )  # fmt: skip
     parser.add_argument(
         "--no-watch", action="store_true", help="do not reload rules when their files change"
@@ -106,7 +106,7 @@ def register(commands: Commands) -> None:
 
 def _rate(text: str) -> int:
     if not text.isdecimal():
-        raise ValueError(f"least-rate is bytes a second, such as 240, not {text!r:.100}")
+        raise ValueError(f"least-rate must be bytes a second, such as 240, not {text!r:.100}")
     return int(text)
 
 
@@ -185,7 +185,7 @@ async def _serve(arguments: argparse.Namespace, gate: AsyncGate) -> int:
     drain = parse_duration(arguments.drain, "drain") / SECOND
     address = address_of(arguments.listen, "listen")
     if address is None:
-        raise ValueError("listen is HOST:PORT or unix:PATH")
+        raise ValueError("listen must be HOST:PORT or unix:PATH")
     (socket,) = listen(address)
     loop = asyncio.get_running_loop()
     if isinstance(address, str):
@@ -200,10 +200,10 @@ async def _serve(arguments: argparse.Namespace, gate: AsyncGate) -> int:
         loop.add_signal_handler(each, stop.set)
     count = sum(1 for _ in all_rules(gate.rules))
     rules = "1 rule" if count == 1 else f"{count} rules"
-    shadow = ", in shadow: nobody is refused" if arguments.shadow else ""
+    shadow = ", in shadow mode: nothing is refused" if arguments.shadow else ""
     print(f"penstock proxy: {where} -> {proxy.pool.target}, {rules}{shadow}", flush=True)
     await stop.wait()
     server.close()
-    print("penstock proxy: finishing what is under way", flush=True)
+    print("penstock proxy: finishing open requests", flush=True)
     await proxy.drain(drain)
     return 0

@@ -1,4 +1,4 @@
-"""``penstock serve``: the service, until it is told to stop."""
+"""``penstock serve``: runs the service until it is stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BAD_SETTINGS = 2
 def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "serve",
-        help="answer Envoy, nginx and everybody else",
+        help="run the rate limit service, for Envoy, nginx and others",
         description="Serves rate limits over gRPC (Envoy's rate limit service) and HTTP. Every"
         " option may also be given as PENSTOCK_... in the environment, or in a file (--config).",
     )

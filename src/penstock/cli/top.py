@@ -1,4 +1,4 @@
-"""``penstock top``: a live view of a service: busiest rules, and who is refused most."""
+"""``penstock top``: a live view of a service: busiest rules and most refused keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TextIO
 
 from penstock.cli.arguments import Commands
 from penstock.cli.paint import Paint
-from penstock.cli.top_source import Look, NoAnswer, Source
+from penstock.cli.top_source import AdminClient, AdminUnavailable, Look
 from penstock.cli.top_view import ROWS, clean, fit, screen
 from penstock.durations import SECOND, parse_duration
 from penstock.errors import PenstockError
@@ -24,7 +24,7 @@ BAD_ARGUMENTS = 2
 TOKEN = "PENSTOCK_ADMIN_TOKEN"
 ADMIN = "http://127.0.0.1:6070"
 
-# Another screen, without a cursor; and back.
+# The alternate screen, without a cursor; and back.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
@@ -33,40 +33,40 @@ def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "top",
         help="watch a service: busiest rules, most refused keys",
-        description="Shows what a service decides, live; Ctrl-C leaves. Where the output is no"
-        " terminal, a table every few seconds. Exit code 0: done; 1: the service did not answer.",
+        description="Shows the decisions of a service, live; Ctrl-C quits. If the output is not a"
+        " terminal, prints a table every few seconds. Exit code 0: success; 1: no answer.",
     )
     parser.add_argument(
         "--admin", default=ADMIN, metavar="URL", help=f"the admin API (default: {ADMIN})"
     )
     parser.add_argument(
         "--token", metavar="TOKEN",
-        help=f"for the admin API; others can see it in the list of processes: rather set {TOKEN}",
+        help=f"the admin token; visible in the list of processes: prefer {TOKEN}",
     )  # fmt: skip
     parser.add_argument(
-        "--token-file", metavar="FILE", help="a file whose first token is for the admin API"
+        "--token-file", metavar="FILE", help="a file whose first token is the admin token"
     )
     parser.add_argument(
-        "--every", default="2s", metavar="TIME", help="how often to look (default: 2s)"
+        "--every", default="2s", metavar="TIME", help="how often to update (default: 2s)"
     )
     parser.add_argument(
-        "--once", action="store_true", help="look for that long, print one table and leave"
+        "--once", action="store_true", help="measure for this long, print one table and exit"
     )
     parser.add_argument(
         "--rows", type=int, default=ROWS, metavar="N",
-        help=f"of each table, where the output is no terminal (default: {ROWS})",
+        help=f"rows of each table, if the output is not a terminal (default: {ROWS})",
     )  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        source = Source(arguments.admin, _token(arguments))
+        source = AdminClient(arguments.admin, _token(arguments))
         every = parse_duration(arguments.every, "every") / SECOND
         if not 0.05 <= every <= 3600:
-            raise ValueError("every is from 50ms to an hour")
+            raise ValueError("every must be from 50ms to an hour")
         if arguments.rows < 1:
-            raise ValueError("rows is at least 1")
+            raise ValueError("rows must be at least 1")
     except (PenstockError, ValueError, OSError) as error:
         print(f"penstock top: {error}", file=sys.stderr)
         return BAD_ARGUMENTS
@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
             view.live()
         return view.tables(once=arguments.once)
     except KeyboardInterrupt:
-        return 0  # that is how one leaves
-    except NoAnswer as error:
+        return 0  # the usual way to quit
+    except AdminUnavailable as error:
         print(f"penstock top: {error}", file=sys.stderr)
         return FAILED
 
@@ -93,9 +93,9 @@ def _token(arguments: argparse.Namespace) -> str:
 
 
 class View:
-    """Looks again and again, and shows what it sees."""
+    """Reads the admin API periodically and shows the result."""
 
-    def __init__(self, source: Source, every: float, out: TextIO, rows: int = ROWS) -> None:
+    def __init__(self, source: AdminClient, every: float, out: TextIO, rows: int = ROWS) -> None:
         self._source = source
         self._rows = rows
         self._every = every
@@ -104,7 +104,7 @@ class View:
         self.moves = out.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
 
     def tables(self, once: bool) -> int:
-        """One after the other, for pipes and files."""
+        """One table after the other, for pipes and files."""
         before = self._source.look()
         while True:
             time.sleep(self._every)
@@ -119,17 +119,17 @@ class View:
             before = now
 
     def live(self) -> NoReturn:
-        """Until Ctrl-C, on a screen of its own, which is gone afterwards."""
+        """Run until Ctrl-C, on the alternate screen."""
         before = now = self._source.look()  # if that fails, there is nothing to show
         with self._own_screen():
             trouble = ""
             while True:
                 self._draw(before, now, trouble)
                 if signal.sigtimedwait({signal.SIGWINCH}, self._every):
-                    continue  # the size has changed: the same again
+                    continue  # resized: draw the same again
                 try:
                     latest, trouble = self._source.look(), ""
-                except NoAnswer as error:
+                except AdminUnavailable as error:
                     trouble = str(error)
                 else:
                     before, now = now, latest
@@ -142,7 +142,7 @@ class View:
             lines[1:1] = [self._paint.red(fit(clean(trouble), size.columns))]
             del lines[height:]
         body = "".join(f"{line}{_REST_OF_LINE}\n" for line in lines)
-        last = self._paint.dim("Ctrl-C to leave")
+        last = self._paint.dim("Ctrl-C to quit")
         self._out.write(f"{_HOME}{body}{_REST_OF_SCREEN}{last}")
         self._out.flush()
 
@@ -151,10 +151,10 @@ class View:
         def stopped(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        # A change of size is held until it is waited for. A handler could come at any moment, also
-        # when it cannot wake us.
+        # A resize is held until it is waited for: a handler could run at any moment, also when it
+        # cannot wake us.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
-        # Whoever ends it, the terminal is as it was.
+        # However it ends, restore the terminal.
         before = signal.signal(signal.SIGTERM, stopped)
         self._out.write(_ENTER)
         try:

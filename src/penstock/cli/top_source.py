@@ -1,7 +1,7 @@
-"""What ``penstock top`` shows: asked of the admin API, and made into rates.
+"""The data of ``penstock top``: read from the admin API and turned into rates.
 
-The service counts from its start. A rate is the difference between two looks, by the time
-between them as the service tells it. A count that went back is that of a new start.
+The service counts from its start. A rate is the difference between two readings, divided by the
+time between them on the service's clock. A count that decreased means a restart.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-# Rules and keys to ask for: more than fit on a screen, as the busiest now may not be those
-# that were busiest since the start.
+# Rules and keys to request: more than fit on a screen, as the busiest now may not be the
+# busiest since the start.
 MOST = 200
 TIMEOUT = 5.0
 LONGEST = 16_000_000
-# Of the outcomes of a decision, those that went ahead.
+# The outcomes of decisions that allowed a request.
 _PASSED = ("allowed", "near_limit", "overrun", "shadowed")
 
 
-class NoAnswer(Exception):
-    """The admin API cannot be asked; says why, and what to do about it."""
+class AdminUnavailable(Exception):
+    """The admin API cannot be used; says why, and what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at the service. Counts are since its start."""
+    """One reading of the service. Counts are since its start."""
 
     at: float
     rules: Mapping[str, Mapping[str, int]]
-    keys: Mapping[str, tuple[int, int]]  # refused, and by how much that may be too high
+    keys: Mapping[str, tuple[int, int]]  # refusals, and by how much they may be too high
     about: Mapping[str, Any] = field(default_factory=dict)
     components: Mapping[str, str] = field(default_factory=dict)
 
@@ -67,19 +67,19 @@ class KeyRow:
     error: int
 
 
-class Source:
-    """Asks an admin API."""
+class AdminClient:
+    """Reads the admin API of a service."""
 
     def __init__(self, admin: str, token: str = "") -> None:
         text = admin if "://" in admin else f"http://{admin}"
         parts = urlsplit(text)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ValueError(f"admin is such as http://127.0.0.1:6070, not {admin!r:.100}")
+            raise ValueError(f"admin must be like http://127.0.0.1:6070, not {admin!r:.100}")
         if "\n" in token or "\r" in token:
-            raise ValueError("a token is one line")
+            raise ValueError("a token must be one line")
         self.base = text.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # Of our own network: not through a proxy that the environment names.
+        # On our own network: do not use a proxy from the environment.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def look(self) -> Look:
@@ -89,7 +89,7 @@ class Source:
         try:
             return look_of(top, about, health)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise NoAnswer(f"{self.base} answers something else than expected: {error!r}") from None
+            raise AdminUnavailable(f"{self.base} sent an unexpected answer: {error!r}") from None
 
     def _get(self, path: str) -> Any:
         request = urllib.request.Request(self.base + path, headers=self._headers)
@@ -99,30 +99,30 @@ class Source:
                     body = answer.read(LONGEST)
             except urllib.error.HTTPError as error:
                 body = error.read(LONGEST)
-                if error.code != 503:  # that is how /v1/health says that something is down
-                    raise NoAnswer(_why(self.base, error.code, body)) from None
+                if error.code != 503:  # /v1/health has this status if something is down
+                    raise AdminUnavailable(_why(self.base, error.code, body)) from None
             return json.loads(body)
         except urllib.error.URLError as error:
             reason = getattr(error.reason, "strerror", None) or error.reason
-            raise NoAnswer(
+            raise AdminUnavailable(
                 f"cannot reach {self.base}: {reason}. Is penstock serve running there?"
             ) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise NoAnswer(f"no answer from {self.base}: {error or error!r}") from None
+            raise AdminUnavailable(f"no answer from {self.base}: {error or error!r}") from None
 
 
 def _why(base: str, status: int, body: bytes) -> str:
     try:
-        told = str(json.loads(body)["error"])
+        error = str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
-        told = f"HTTP {status}"
+        error = f"HTTP {status}"
     if status in (401, 403):
-        return f"{base} lets nobody in: {told}. Give --token-file, or PENSTOCK_ADMIN_TOKEN"
-    return f"{base} cannot say: {told}"
+        return f"{base} denied access: {error}. Use --token-file, or PENSTOCK_ADMIN_TOKEN"
+    return f"{base} failed: {error}"
 
 
 def look_of(top: Any, about: Any, health: Any) -> Look:
-    """From the answers of /v1/top, /v1/version and /v1/health."""
+    """A reading from the answers of /v1/top, /v1/version and /v1/health."""
     return Look(
         at=float(top["at"]),
         rules={
@@ -158,18 +158,18 @@ def rule_rows(before: Look, now: Look) -> list[RuleRow]:
 
 
 def key_rows(before: Look, now: Look) -> list[KeyRow]:
-    """Those refused most often now, and then since the start."""
+    """The most refused keys: now, then since the start."""
     seconds = now.at - before.at
     rows = []
     for key, (count, error) in now.keys.items():
-        # One that was not there before may have been counted all the same.
+        # A key that was not listed before may have been counted already.
         old = before.keys.get(key, (error, 0))[0]
         rows.append(KeyRow(key, _per_second(count, old, seconds), count, error))
     return sorted(rows, key=lambda row: (-row.refused, -row.total, row.key))
 
 
 def totals(rows: Sequence[RuleRow]) -> tuple[float, float, float]:
-    """Allowed, refused and near a limit, a second."""
+    """Decisions a second: allowed, refused and near a limit."""
     return (
         sum(row.allowed for row in rows),
         sum(row.refused for row in rows),

@@ -1,4 +1,4 @@
-"""How ``penstock top`` looks: lines of text for a screen of a given size. Pure."""
+"""The view of ``penstock top``: lines of text for a screen of a given size. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from penstock.cli.top_source import KeyRow, Look, RuleRow, key_rows, rule_rows, 
 
 NARROWEST = 40
 ROWS = 20
-# Lines that are no rows: above, between, and the heads of both tables.
+# Lines other than rows: above, between, and the heads of both tables.
 _OTHERS = 7
 _RULE_COLUMNS = (
     ("allowed/s", 11), ("refused/s", 11), ("near/s", 9), ("% refused", 11), ("total", 14),
 )  # fmt: skip
-# A text, and the same in colours.
+# A text, and the same with colours.
 Piece = tuple[str, str]
 _KEY_COLUMNS = (("refused/s", 11), ("refused", 14))
 
@@ -29,7 +29,7 @@ def screen(
     height: int | None = None,
     rows: int = ROWS,
 ) -> list[str]:
-    """As many lines as there is room for; without a ``height``, so many ``rows`` a table."""
+    """As many lines as fit; without a ``height``, ``rows`` for each table."""
     width = max(NARROWEST, width)
     rules, keys = rule_rows(before, now), key_rows(before, now)
     for_rules, for_keys = (rows, rows) if height is None else _room(len(rules), len(keys), height)
@@ -66,8 +66,8 @@ def _summary(
     states: list[Piece] = []
     for name, state in sorted(now.components.items()):
         colour = paint.green if state == "up" else paint.red
-        told = clean(state)
-        states.append((f"{clean(name)} {told}", f"{clean(name)} {colour(told)}"))
+        text = clean(state)
+        states.append((f"{clean(name)} {text}", f"{clean(name)} {colour(text)}"))
     if "store" in now.about:
         states.append(_plain(f"counts in {clean(str(now.about['store']))}"))
     allowed, refused, near = totals(rules)
@@ -89,7 +89,7 @@ def _plain(text: str) -> Piece:
 
 
 def _joined(pieces: Sequence[Piece], width: int) -> str:
-    """As many as fit, with two blanks between them."""
+    """As many parts as fit, with two spaces between them."""
     shown, taken = [], -2
     for plain, painted in pieces:
         taken += len(plain) + 2
@@ -113,7 +113,7 @@ def _rules(rows: Sequence[RuleRow], total: int, paint: Paint, width: int) -> lis
         }
         lines.append(_line(row.rule, cells, columns, paint, width, row.refused > 0))
     if not rows:
-        lines.append(paint.dim("  nothing was asked yet"))
+        lines.append(paint.dim("  no requests yet"))
     return lines
 
 
@@ -125,12 +125,12 @@ def _keys(rows: Sequence[KeyRow], total: int, paint: Paint, width: int) -> list[
         cells = {"refused/s": _number(row.refused), "refused": count}
         lines.append(_line(row.key, cells, columns, paint, width, row.refused > 0))
     if not rows:
-        lines.append(paint.dim("  nobody was refused yet"))
+        lines.append(paint.dim("  no refusals yet"))
     return lines
 
 
 def _fitting(columns: Sequence[tuple[str, int]], width: int) -> list[tuple[str, int]]:
-    """Those for which there is room, beside a name of some length."""
+    """The columns that fit, next to a name of some length."""
     kept: list[tuple[str, int]] = []
     left = width - 20
     for name, size in columns:
@@ -188,12 +188,12 @@ def duration(seconds: float) -> str:
 
 
 def clean(text: str) -> str:
-    """What others chose must not move the cursor or colour the screen."""
+    """Untrusted text must not move the cursor or change colours."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def fit(text: str, width: int) -> str:
-    """Cut or filled up to so many cells of a terminal; some characters take two."""
+    """Cut or pad to a width in terminal cells; some characters take two."""
     out = ""
     taken = 0
     for at, char in enumerate(text):
@@ -206,7 +206,7 @@ def fit(text: str, width: int) -> str:
 
 
 def cells(char: str) -> int:
-    """How many places a character takes."""
+    """The width of a character in cells."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

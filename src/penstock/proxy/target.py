@@ -42,7 +42,7 @@ class Target:
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError(wanted)
         if url.path not in ("", "/") or url.query or url.fragment or url.username:
-            raise ValueError(f"upstream must not have a path or a user: {text!r:.200}")
+            raise ValueError(f"upstream is a server, without path or user: {text!r:.200}")
         self._host = url.hostname
         self._port = port or (443 if url.scheme == "https" else 80)
         if url.scheme == "https":
