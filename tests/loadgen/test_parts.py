@@ -83,7 +83,7 @@ def test_how_keys_are_not_chosen(text: str) -> None:
      {"rate": -1.0}, {"skew": 11.0}],
 )  # fmt: skip
 def test_a_load_that_makes_no_sense(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="is"):
+    with pytest.raises(ValueError, match="must be"):
         Load(**wrong)  # type: ignore[arg-type]  # that is the point
 
 
