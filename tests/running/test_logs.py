@@ -296,7 +296,7 @@ def test_the_level_can_be_changed_while_it_runs() -> None:
 
 @pytest.mark.parametrize("level", ["loud", "INFO", "", None, 10])
 def test_bad_levels_are_errors(level: Any) -> None:
-    with pytest.raises(ValueError, match="a log level is one of debug, info, warning, error"):
+    with pytest.raises(ValueError, match="a log level must be one of debug, info, warning, error"):
         log_level.set_level(level)
     with pytest.raises(ValueError, match="a log level"):
         setup(level, stream=io.StringIO())
