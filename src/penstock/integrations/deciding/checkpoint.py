@@ -9,7 +9,7 @@ what has to be awaited. With plain functions and a store in memory it never yiel
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar
 
@@ -64,34 +64,31 @@ class Checkpoint(Generic[R]):
         """For threads. None: nobody counts this request."""
         return finish(self.flow(request))
 
-    async def check_async(self, request: R) -> Outcome | None:
+    def check_async(self, request: R) -> Coroutine[Any, Any, Outcome | None]:
         """For coroutines. None: nobody counts this request."""
-        return await finish_async(self.flow(request))
+        return finish_async(self.flow(request))
 
     def flow(self, request: R) -> Flow[Outcome | None]:
         """Yields what has to be awaited; returns the outcome."""
-        if self._exempt is not None:
+        return self._flow(request)
+
+    def _flow(self, request: R, exempt: Any = False) -> Flow[Outcome | None]:
+        if self._exempt is not None and not exempt:
             exempt = self._exempt(request)
             if type(exempt) is not bool and isawaitable(exempt):
                 exempt = yield exempt
-            if exempt:
-                return (yield from self._uncounted(request))
-        cost: Any = self._cost
-        if callable(cost):
-            cost = cost(request)
-            if type(cost) is not int and isawaitable(cost):
-                cost = yield cost
-            cost = check_cost(cost)
-        return (yield from self._decided(self._decider.decide(request, cost)))
-
-    def _uncounted(self, request: R) -> Flow[Outcome | None]:
-        """For what is not counted: None, unless it is on a deny list."""
-        return (yield from self._decided(self._decider.denial(request)))
-
-    def _decided(self, deciding: Flow[Outcome | None]) -> Flow[Outcome | None]:
         outcome: Outcome | None
         try:
-            outcome = yield from deciding
+            if exempt:  # not counted, but it may be on a deny list
+                outcome = yield from self._decider.denial(request)
+            else:
+                cost: Any = self._cost
+                if callable(cost):
+                    cost = cost(request)
+                    if type(cost) is not int and isawaitable(cost):
+                        cost = yield cost
+                    cost = check_cost(cost)
+                outcome = yield from self._decider.decide(request, cost)
         except StoreError as error:
             outcome = self._failed(error)
         except AmbiguousPath as error:

@@ -145,9 +145,9 @@ class HttpCheckpoint(Checkpoint[Request]):
     def flow(self, request: Request) -> Flow[Outcome | None]:
         """Yields what has to be awaited; returns the outcome."""
         request.trust = self.trust
-        if request.method == "OPTIONS" and not self._count_preflight and request.is_preflight:
-            return self._uncounted(request)
-        return super().flow(request)
+        if request.method == "OPTIONS" and not self._count_preflight:
+            return self._flow(request, request.is_preflight)
+        return self._flow(request)
 
     def quick(self, request: Request) -> Outcome | None:
         """The whole of `flow` in the plainest case, which is most people's.
