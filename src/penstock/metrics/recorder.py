@@ -152,7 +152,9 @@ class Recorder:
         if verdict.plan is not None:
             self.planned(verdict.plan, verdict.decisions, seconds, domain)
             return
-        at = self._timed(domain, seconds)
+        at = self._domains.by_key.get(domain) or self._new_domain(domain)
+        at.latency[bisect_left(BOUNDS, seconds)] += 1
+        at.seconds += seconds
         if not verdict.allowed:
             at.refused += 1
         for status in verdict.statuses:
@@ -168,44 +170,40 @@ class Recorder:
         """The same for a request that took the short way, by callers that need no verdict."""
         if domain is None:
             domain = plan.domain
-        at = self._timed(domain, seconds)
+        at = self._domains.by_key.get(domain) or self._new_domain(domain)
+        at.latency[bisect_left(BOUNDS, seconds)] += 1
+        at.seconds += seconds
+        plain = plan.rules[0] if plan.single else None
+        if plain is not None:  # as of most requests; and most are far below their limit
+            decision, counters = decisions[0], self._rules.by_key.get(plain.rule.id)
+            if (
+                counters is not None
+                and counters.key_labels is None
+                and decision.allowed
+                and decision.remaining * 5 >= decision.limit.burst
+                and not decision.degraded
+            ):
+                counters.allowed += 1
+                return
+        self._count_plan(plan, decisions, domain, at)
+
+    def _count_plan(
+        self, plan: Plan, decisions: Sequence[Decision], domain: str, at: DomainCounters
+    ) -> None:
         index, refused = 0, False
         for number, plain in enumerate(plan.rules):
             if plain is None:
                 at.unmatched += 1
                 continue
             rule, count = plain.rule, len(plain.counters)
-            if count == 1:
-                decision = decisions[index]
-                counters = self._rules.by_key.get(rule.id)
-                # What most requests are: far below their limit.
-                if (
-                    counters is not None
-                    and counters.key_labels is None
-                    and decision.allowed
-                    and decision.remaining * 5 >= decision.limit.burst
-                    and not decision.degraded
-                ):
-                    counters.allowed += 1
-                else:
-                    refused = refused or not decision.allowed
-                    pairs = plan.descriptors[number]
-                    self._count(domain, rule, pairs, outcome_of(decision), decision.degraded)
-            else:
-                own = decisions[index : index + count]
-                refused = refused or not all(own)
-                gravest = max(map(outcome_of, own), key=RANK.__getitem__)
-                degraded = any(each.degraded for each in own)
-                self._count(domain, rule, plan.descriptors[number], gravest, degraded)
+            own = decisions[index : index + count]
+            refused = refused or not all(own)
+            gravest = max(map(outcome_of, own), key=RANK.__getitem__)
+            degraded = any(each.degraded for each in own)
+            self._count(domain, rule, plan.descriptors[number], gravest, degraded)
             index += count
         if refused:
             at.refused += 1
-
-    def _timed(self, domain: str, seconds: float) -> DomainCounters:
-        at = self._domains.by_key.get(domain) or self._new_domain(domain)
-        at.latency[bisect_left(BOUNDS, seconds)] += 1
-        at.seconds += seconds
-        return at
 
     def _count_status(self, domain: str, at: DomainCounters, status: Status, allowed: bool) -> None:
         rule, decision = status.rule, status.decision
