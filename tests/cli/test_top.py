@@ -352,7 +352,7 @@ def test_a_terminal_that_is_resized_without_end_is_drawn_on() -> None:
         terminal = Terminal([*PENSTOCK, "top", "--admin", url, "--every", "10s"], 24, 100)
         try:
             for _ in range(2000):
-                terminal.until("Ctrl-C to leave")
+                terminal.until("Ctrl-C to quit")
                 terminal.process.send_signal(signal.SIGWINCH)
         finally:
             terminal.close()
