@@ -173,35 +173,35 @@ class Recorder:
         at = self._domains.by_key.get(domain) or self._new_domain(domain)
         at.latency[bisect_left(BOUNDS, seconds)] += 1
         at.seconds += seconds
-        plain = plan.rules[0] if plan.single else None
-        if plain is not None:  # as of most requests; and most are far below their limit
-            decision, counters = decisions[0], self._rules.by_key.get(plain.rule.id)
-            if (
-                counters is not None
-                and counters.key_labels is None
-                and decision.allowed
-                and decision.remaining * 5 >= decision.limit.burst
-                and not decision.degraded
-            ):
-                counters.allowed += 1
-                return
-        self._count_plan(plan, decisions, domain, at)
-
-    def _count_plan(
-        self, plan: Plan, decisions: Sequence[Decision], domain: str, at: DomainCounters
-    ) -> None:
-        index, refused = 0, False
-        for number, plain in enumerate(plan.rules):
+        by_rule, single = self._rules.by_key, plan.single
+        index, number, refused = 0, -1, False
+        for plain in plan.rules:
+            number += 1
             if plain is None:
                 at.unmatched += 1
                 continue
-            rule, count = plain.rule, len(plain.counters)
-            own = decisions[index : index + count]
+            rule, count = plain.rule, 1 if single else len(plain.counters)
+            if count == 1:
+                decision, counters = decisions[index], by_rule.get(rule.id)
+                index += 1
+                # What most requests are: far below their limit.
+                if (
+                    counters is not None
+                    and counters.key_labels is None
+                    and decision.allowed
+                    and decision.remaining * 5 >= decision.limit.burst
+                    and not decision.degraded
+                ):
+                    counters.allowed += 1
+                    continue
+                own: Sequence[Decision] = (decision,)
+            else:
+                own = decisions[index : index + count]
+                index += count
             refused = refused or not all(own)
             gravest = max(map(outcome_of, own), key=RANK.__getitem__)
             degraded = any(each.degraded for each in own)
             self._count(domain, rule, plan.descriptors[number], gravest, degraded)
-            index += count
         if refused:
             at.refused += 1
 
