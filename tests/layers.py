@@ -85,6 +85,18 @@ INSIDE: dict[str, list[set[str]]] = {
         {"base", "cpu", "reservoir"},
         {"aimd", "cpu_target", "gradient2", "rate", "vegas"},
     ],
+    "rules": [
+        {"lists", "problems", "wildcards"},
+        {"model"},
+        {"walk"},
+        {"matching", "reading"},
+        {"deciding"},
+    ],
+    "integrations": [
+        {"deciding"},
+        {"asgi", "grpc", "wsgi"},
+        {"django", "fastapi", "flask"},
+    ],
     "client": [
         {"batch_results", "retries", "structured"},
         {"batch_tasks", "batch_threads", "fields", "settings"},
