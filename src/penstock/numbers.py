@@ -12,7 +12,8 @@ reset, otherwise       until the limit is whole again. A window that is counted 
 
 ``remaining`` is never above ``limit``. For fixed windows these are the numbers of Envoy's
 service. Times are told in whole seconds, rounded up: a client that waits for so long is never
-too early. The last three rows are `Decision.shown_remaining` and `Decision.shown_reset`.
+too early. The last three rows are `Decision.shown_remaining` and `Decision.shown_reset`. Header
+fields, ``Retry-After`` among them, are written in `penstock.integrations.deciding.http`.
 """
 
 from __future__ import annotations

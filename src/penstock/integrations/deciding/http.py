@@ -1,19 +1,19 @@
-"""From an outcome to the status, the headers and the body of an answer. Pure.
+"""HTTP responses: the status, the headers (``Retry-After`` too) and the body of a 429. Pure.
 
-Every limit that was asked is a policy with a name. NamedDecision in the fields of the IETF draft::
+Every limit that decided is a policy with a name, in the fields of the IETF draft::
 
     RateLimit-Policy: "default";q=100;w=60      100 in 60 seconds
     RateLimit: "default";r=42;t=35              42 are left; more in 35 seconds
 
-and in those that came before them, for the strictest limit alone::
+and in the older fields, for the strictest limit alone::
 
     X-RateLimit-Limit: 100
     X-RateLimit-Remaining: 42
     X-RateLimit-Reset: 1767225635               seconds since 1970
 
-``q`` and ``X-RateLimit-Limit`` are what may come at once, and ``w`` is the time in which
-that refills: with a bucket of ``10/second burst 30`` they are 30 and 3. What the numbers mean,
-`penstock.numbers` says.
+``q`` and ``X-RateLimit-Limit`` are what may be taken at once, and ``w`` is the time in which
+that refills: for a bucket of ``10/second burst 30`` they are 30 and 3. `penstock.numbers` says
+what the numbers mean.
 """
 
 from __future__ import annotations

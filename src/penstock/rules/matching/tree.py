@@ -2,9 +2,9 @@
 
 ::
 
-    MatchNode ── branches ── Branch ── exact ───── MatchNode      by value
-    a step   by key               wildcards ─ MatchNode      in the order of the file
-    or the top                    any ─────── MatchNode
+    MatchNode ── branches ── Branch ── exact ───── MatchNode    by value
+    a step       by key                wildcards ─ MatchNode    in the order of the file
+    or the top                         any ─────── MatchNode
 
 What is the same for every request that comes to a step is worked out when the tree is made;
 where no value on the way varies, that is the whole `Match`. Nothing changes afterwards.
