@@ -1,0 +1,136 @@
+"""The steps of a ledger's flows, and the threads that do them.
+
+A flow (`flows.py`) yields `Write` and `Read` steps. Both kinds of ledger hand them to the same
+two threads; `Ledger` blocks until a step is done, `AsyncLedger` awaits it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.quota.batch import Cache, apply
+from penstock.quota.databases.base import Conflict, Database, Interrupted, Snapshot
+from penstock.quota.errors import LedgerUnavailable, QuotaError
+from penstock.quota.operations import Operation
+from penstock.quota.worker import Call, TaskCall, ThreadCall, Worker
+
+# How often an operation that met another writer is tried again.
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """``function`` is called with the ledger at one moment."""
+
+    function: Callable[[Snapshot], Any]
+
+
+Step = Write | Read
+
+
+class Core:
+    """A database and the two threads that use it."""
+
+    def __init__(self, database: Database, clock: Clock | None) -> None:
+        self.database = database
+        self.clock = clock
+        self._forking = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._cache = Cache()
+        self._writer = Worker("penstock-ledger-writer", self._write, self.database.close_writer)
+        self._reader = Worker("penstock-ledger-reader", self._read, self.database.close_reader)
+
+    def do(self, step: Step) -> Any:
+        call = ThreadCall(step)
+        self._worker(step).submit(call)
+        return call.wait()
+
+    async def do_async(self, step: Step) -> Any:
+        call = TaskCall(step)
+        self._worker(step).submit(call)
+        return await call.wait()
+
+    def _worker(self, step: Step) -> Worker:
+        if self._pid != os.getpid():
+            with self._forking:
+                if self._pid != os.getpid():
+                    self.database.after_fork()
+                    self._start()
+        return self._writer if isinstance(step, Write) else self._reader
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            self._writer.close()
+            self._reader.close()
+
+    def _write(self, calls: list[Call]) -> None:
+        """A group in one transaction; if that is refused, each call in its own."""
+        try:
+            self._transact(calls)
+        except (QuotaError, Interrupted) as error:
+            for call in calls:
+                call.error = _unavailable(error)
+        except Exception as error:
+            if len(calls) == 1:
+                calls[0].error = _unavailable(error)
+                return
+            for call in calls:
+                self._write([call])
+
+    def _transact(self, calls: list[Call]) -> None:
+        operations = [call.what.operation for call in calls]
+        interrupted = False
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                with self.database.writing() as transaction:
+                    outcomes, committed = apply(transaction, operations, self.clock, self._cache)
+                committed()
+                break
+            except Conflict:
+                if not tries_left or len(calls) > 1:
+                    raise
+            except Interrupted:
+                # The server was restarted, perhaps. All operations can be repeated.
+                if interrupted:
+                    raise
+                interrupted = True
+        for call, outcome in zip(calls, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                call.error = outcome
+            else:
+                call.result = outcome
+
+    def _read(self, calls: list[Call]) -> None:
+        for call in calls:
+            for last in (False, True):
+                try:
+                    with self.database.reading() as snapshot:
+                        call.result = call.what.function(snapshot)
+                    break
+                except Interrupted as error:
+                    if last:
+                        call.error = _unavailable(error)
+                except Exception as error:
+                    call.error = error
+                    break
+
+
+def _unavailable(error: Exception) -> Exception:
+    if isinstance(error, Interrupted):
+        return LedgerUnavailable(f"{error}; the operation can be repeated")
+    if isinstance(error, Conflict):
+        return QuotaError(f"the database refused it: {error}")
+    return error
