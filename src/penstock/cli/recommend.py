@@ -1,0 +1,91 @@
+"""``penstock recommend``: which limit fits the requests of a log."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+from penstock.cli.arguments import FAILED, Commands, complain
+from penstock.cli.logs import add_log_options, clear_progress, open_requests, trust_of
+from penstock.errors import PenstockError
+
+INTERRUPTED = 130
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def register(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "recommend",
+        help="find a limit that fits the requests of a log",
+        description="Reads a log and recommends a limit: between what people need and what"
+        " programs take, if there is a gap, and else a quantile with headroom. Prints what it"
+        " would have refused, whom, and rules to paste. Exit code 0; 1: there is too little to"
+        " recommend from; 130: interrupted, after what was found so far.",
+        epilog="example: penstock recommend access.log.gz --by path=/login,remote_address",
+    )
+    parser.add_argument("logs", nargs="+", metavar="LOG", help="files, patterns, or - for stdin")
+    parser.add_argument(
+        "--by",
+        default="remote_address",
+        metavar="KEYS",
+        help="what a limit is for: remote_address (default), user, path=/login,remote_address ...",
+    )
+    parser.add_argument(
+        "--quantile", type=float, default=0.999, help="of the keys that pass (default 0.999)"
+    )
+    parser.add_argument(
+        "--headroom", type=float, default=1.5, help="above what they need (default 1.5)"
+    )
+    parser.add_argument(
+        "--memory", type=_size, default=1 << 30, metavar="SIZE", help="at most, such as 500M"
+        " (default 1G): beyond it, some keys are left out as a whole, never the heaviest",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one file")
+    add_log_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.I)
+    if match is None or not int(match[1]):
+        raise argparse.ArgumentTypeError(f"a size is written like 500M or 2G, not {text!r:.50}")
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from penstock.replay.deciding.settings import read_dimensions
+    from penstock.replay.recommending.recommend import recommend
+    from penstock.replay.rendering.advice import sections
+    from penstock.replay.rendering.terminal import print_sections
+
+    try:
+        advice = recommend(
+            open_requests(arguments, arguments.logs),
+            arguments.by,
+            quantile=arguments.quantile,
+            headroom=arguments.headroom,
+            trust=trust_of(arguments),
+            dimensions=read_dimensions(arguments.dimension),
+            memory=arguments.memory,
+        )
+    except (PenstockError, ValueError) as error:
+        return complain("recommend", error)
+    finally:
+        clear_progress(arguments.quiet)
+    if arguments.html is not None:
+        from penstock.replay.rendering.html import write_advice
+
+        try:
+            write_advice(advice, arguments.html)
+        except OSError as error:
+            return complain("recommend", f"{arguments.html}: {error.strerror}")
+    if arguments.json:
+        print(json.dumps(advice.as_dict(), ensure_ascii=True))
+    else:
+        print_sections(sections(advice))
+    if advice.interrupted:
+        return INTERRUPTED
+    return FAILED if advice.limit is None else 0
