@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks import machine, report
 
 TOPICS = (
-    *("speed", "memory", "pauses", "threads", "processes", "redis", "batches"),
-    *("rules", "web", "service", "accuracy", "cells", "edge", "adaptive"),
+    *("speed", "memory", "pauses", "threads", "processes", "redis", "batches", "leases", "kv"),
+    *("rules", "simulate", "web", "service", "accuracy", "cells", "edge", "adaptive", "ledger"),
 )
 
 

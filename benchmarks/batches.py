@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from types import SimpleNamespace
 
 from benchmarks import redis_server
 from benchmarks.report import Table
@@ -38,14 +39,18 @@ def _best(server: redis_server.Server, text: str, size: int, rounds: int) -> flo
 
     from penstock import Limit
     from penstock.stores.redis import script, wire
-    from penstock.stores.redis.settings import Script
 
-    ours, policy = Script(), script.policy(Limit.parse(text), time.time_ns())
+    ours, policy = script.Script(), script.policy(Limit.parse(text), time.time_ns())
     keys = [f"penstock:{text}:user:{number}".encode() for number in range(KEYS)]
     calls = []
     for first in range(0, 12_800 if size > 1 else 3_000, size):
-        asked = [wire.Request(keys[(first + at) % KEYS], policy) for at in range(size)]
-        calls.append(hiredis.pack_command(("EVALSHA", ours.sha, *wire.encode(asked, 0))))
+        operations = [
+            SimpleNamespace(
+                key=keys[(first + at) % KEYS], policy=policy, verb="hit", cost=1, size=1
+            )
+            for at in range(size)
+        ]
+        calls.append(hiredis.pack_command(("EVALSHA", ours.sha, *wire.encode(operations, 0))))
     best = 0.0
     with socket.create_connection(("127.0.0.1", server.port)) as link:
         _ask(link, hiredis.pack_command(("SCRIPT", "LOAD", ours.text)), 1)

@@ -15,7 +15,7 @@ from benchmarks.replay import replay
 from benchmarks.report import OUT, Table
 from benchmarks.traffic import SECOND, START, exact_log, worst_window
 from penstock import Limit, Limiter, MemoryStore
-from penstock.limit import ROUNDINGS
+from penstock.limit_options import ROUNDINGS
 from penstock.testing import FakeClock
 
 CELLS = (1, 2, 5, 10, 20, 60)

@@ -50,8 +50,8 @@ def penstock_grpc(wire: str, *, switched: bool = False) -> None:
             running = asyncio.create_task(app.run())
             ready = asyncio.create_task(app.ready.wait())
             await asyncio.wait([ready, running], return_when=asyncio.FIRST_COMPLETED)
-            if switched and app.fleet is not None:
-                await app.fleet.apply({"do": "mode", "mode": "shadow", "name": "bench/other"})
+            if switched and app.workers is not None:
+                await app.workers.apply({"do": "mode", "mode": "shadow", "name": "bench/other"})
             for name in ("grpc", "http"):
                 print(app.listening[name].rpartition(":")[2], flush=True)
             await running
@@ -100,15 +100,15 @@ def starlette() -> None:
     from starlette.routing import Route
 
     from penstock import AsyncGate
-    from penstock.wires.http.check import written
+    from penstock.wires.http.check_response import verdict_json
 
     gate: Any = AsyncGate.from_rules(RULES)
 
     async def check(request: Any) -> Response:
-        asked = await request.json()
-        verdict = await gate.check(*asked["descriptors"], domain=asked["domain"])
+        content = await request.json()
+        verdict = await gate.check(*content["descriptors"], domain=content["domain"])
         status = 200 if verdict else 429
-        return Response(written(verdict, time.time()), status, media_type="application/json")
+        return Response(verdict_json(verdict, time.time()), status, media_type="application/json")
 
     app = Starlette(routes=[Route("/v1/check", check, methods=["POST"])])
     with socket.create_server(("127.0.0.1", 0)) as listener:

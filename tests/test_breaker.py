@@ -317,13 +317,13 @@ def test_nobody_looks_in_while_another_thread_opens_it(clock: FakeClock) -> None
     def chance() -> float:
         """Asked in the middle of opening."""
         inside.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return 1.0
 
     breaker = CircuitBreaker(clock=clock, chance=chance)
     opener = threading.Thread(target=breaker.trip, args=("down",))
     opener.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     asker = threading.Thread(target=lambda: seen.append(breaker.allows()))
     asker.start()
     asker.join(0.1)

@@ -12,7 +12,7 @@ from penstock.circuit import CELLS, CLOSED, HALF_OPEN, OPEN, CallCircuit, Circui
 from penstock.clock import SECOND
 
 
-def circuit(
+def new_circuit(
     failures: int = 3,
     ratio: float = 0.5,
     window: int = 10,
@@ -49,44 +49,44 @@ OPENING = [
 def test_opens_when_enough_failed_and_they_were_enough_of_all(
     calls: str, failures: int, ratio: float, state: str
 ) -> None:
-    made = circuit(failures, ratio)
+    circuit = new_circuit(failures, ratio)
     for second, call in enumerate(calls):
         if call == "o":
-            made.succeeded(made.allows(second * SECOND), second * SECOND)
+            circuit.succeeded(circuit.allows(second * SECOND), second * SECOND)
         elif call == "x":
-            made.failed(made.allows(second * SECOND), second * SECOND, "it said no")
-    assert made.state == state
-    assert made.reason == ("it said no" if state == OPEN else "")
+            circuit.failed(circuit.allows(second * SECOND), second * SECOND, "it said no")
+    assert circuit.state == state
+    assert circuit.reason == ("it said no" if state == OPEN else "")
 
 
 def opened(probes: int = 1, luck: float = 1.0) -> CallCircuit:
-    made = circuit(failures=1, probes=probes, luck=luck)
-    made.failed(made.allows(0), 0, "down")
-    assert made.state == OPEN
-    return made
+    circuit = new_circuit(failures=1, probes=probes, luck=luck)
+    circuit.failed(circuit.allows(0), 0, "down")
+    assert circuit.state == OPEN
+    return circuit
 
 
 def test_an_open_circuit_lets_nobody_through_until_its_pause_is_over() -> None:
-    made = opened()
-    assert made.allows(SECOND - 1) is None
-    assert made.retry_after(SECOND - 1) == 1
-    assert made.allows(SECOND) is not None
-    assert made.state == HALF_OPEN
+    circuit = opened()
+    assert circuit.allows(SECOND - 1) is None
+    assert circuit.retry_after(SECOND - 1) == 1
+    assert circuit.allows(SECOND) is not None
+    assert circuit.state == HALF_OPEN
 
 
 def test_pauses_double_to_the_longest_and_start_anew_after_closing() -> None:
-    made, now, pauses = opened(), 0, []
+    circuit, now, pauses = opened(), 0, []
     for _ in range(6):
-        wait = made.retry_after(now)
+        wait = circuit.retry_after(now)
         pauses.append(wait // SECOND)
         now += wait
-        made.failed(made.allows(now), now, "still")
+        circuit.failed(circuit.allows(now), now, "still")
     assert pauses == [1, 2, 4, 8, 8, 8]
-    now += made.retry_after(now)
-    made.succeeded(made.allows(now), now)
-    assert made.state == CLOSED
-    made.failed(made.allows(now), now, "again")
-    assert made.retry_after(now) == SECOND
+    now += circuit.retry_after(now)
+    circuit.succeeded(circuit.allows(now), now)
+    assert circuit.state == CLOSED
+    circuit.failed(circuit.allows(now), now, "again")
+    assert circuit.retry_after(now) == SECOND
 
 
 def test_a_pause_is_shortened_by_chance_by_up_to_a_half() -> None:
@@ -96,80 +96,80 @@ def test_a_pause_is_shortened_by_chance_by_up_to_a_half() -> None:
 
 @pytest.mark.parametrize("probes", [1, 2, 5])
 def test_only_so_many_probes_pass_and_all_must_work(probes: int) -> None:
-    made, now = opened(probes), SECOND
-    permits = [made.allows(now) for _ in range(probes + 3)]
+    circuit, now = opened(probes), SECOND
+    permits = [circuit.allows(now) for _ in range(probes + 3)]
     assert [permit is not None for permit in permits] == [True] * probes + [False] * 3
     for permit in permits[: probes - 1]:
-        made.succeeded(permit, now)
-        assert made.state == HALF_OPEN
-        assert made.allows(now) is None, "a probe that worked is not a free place"
-    made.succeeded(permits[probes - 1], now)
-    assert made.state == CLOSED
+        circuit.succeeded(permit, now)
+        assert circuit.state == HALF_OPEN
+        assert circuit.allows(now) is None, "a probe that worked is not a free place"
+    circuit.succeeded(permits[probes - 1], now)
+    assert circuit.state == CLOSED
 
 
 def test_one_failed_probe_opens_it_again_whatever_the_others_say() -> None:
-    made = opened(probes=3)
-    first, second, third = (made.allows(SECOND) for _ in range(3))
-    made.succeeded(first, SECOND)
-    made.failed(second, SECOND, "no")
-    assert made.state == OPEN
-    made.succeeded(third, SECOND)
-    assert (made.state, made.retry_after(SECOND)) == (OPEN, 2 * SECOND)
+    circuit = opened(probes=3)
+    first, second, third = (circuit.allows(SECOND) for _ in range(3))
+    circuit.succeeded(first, SECOND)
+    circuit.failed(second, SECOND, "no")
+    assert circuit.state == OPEN
+    circuit.succeeded(third, SECOND)
+    assert (circuit.state, circuit.retry_after(SECOND)) == (OPEN, 2 * SECOND)
 
 
 def test_a_probe_that_was_given_up_is_free_for_another() -> None:
-    made = opened()
-    permit = made.allows(SECOND)
-    assert made.allows(SECOND) is None
-    made.gave_up(permit)
-    assert made.state == HALF_OPEN
-    assert made.retry_after(SECOND) == 0
-    assert made.allows(SECOND) is not None
-    assert made.allows(SECOND) is None
+    circuit = opened()
+    permit = circuit.allows(SECOND)
+    assert circuit.allows(SECOND) is None
+    circuit.gave_up(permit)
+    assert circuit.state == HALF_OPEN
+    assert circuit.retry_after(SECOND) == 0
+    assert circuit.allows(SECOND) is not None
+    assert circuit.allows(SECOND) is None
 
 
 def test_a_probe_that_hangs_is_given_up_after_the_longest_pause() -> None:
-    made = opened()
-    hangs = made.allows(SECOND)
-    assert made.retry_after(SECOND) == SECOND, "a guess: the first pause"
-    assert made.allows(9 * SECOND - 1) is None
-    assert made.state == HALF_OPEN
-    assert made.allows(9 * SECOND) is None
-    assert (made.state, made.reason) == (OPEN, "a probe did not end in time")
-    made.succeeded(hangs, 10 * SECOND)
-    assert made.state == OPEN, "it comes too late"
-    assert made.allows(11 * SECOND) is not None
+    circuit = opened()
+    hangs = circuit.allows(SECOND)
+    assert circuit.retry_after(SECOND) == SECOND, "a guess: the first pause"
+    assert circuit.allows(9 * SECOND - 1) is None
+    assert circuit.state == HALF_OPEN
+    assert circuit.allows(9 * SECOND) is None
+    assert (circuit.state, circuit.reason) == (OPEN, "a probe did not end in time")
+    circuit.succeeded(hangs, 10 * SECOND)
+    assert circuit.state == OPEN, "it comes too late"
+    assert circuit.allows(11 * SECOND) is not None
 
 
 def test_a_probe_that_was_given_up_is_not_missed_later() -> None:
-    made = opened()
-    made.gave_up(made.allows(SECOND))
-    assert made.allows(100 * SECOND) is not None
-    assert made.state == HALF_OPEN
+    circuit = opened()
+    circuit.gave_up(circuit.allows(SECOND))
+    assert circuit.allows(100 * SECOND) is not None
+    assert circuit.state == HALF_OPEN
 
 
 def test_who_began_before_it_opened_is_not_believed_later() -> None:
-    made = circuit(failures=1)
-    old, oldest = made.allows(0), made.allows(0)
-    made.failed(made.allows(0), 0, "down")
-    probe = made.allows(SECOND)
-    made.succeeded(old, SECOND)
-    assert made.state == HALF_OPEN
-    made.gave_up(oldest)
-    assert made.allows(SECOND) is None, "an old call must not free the probe's place"
-    made.failed(old, SECOND, "old news")
-    assert made.state == HALF_OPEN
-    made.succeeded(probe, SECOND)
-    made.failed(old, SECOND, "old news")
-    assert made.state == CLOSED
+    circuit = new_circuit(failures=1)
+    old, oldest = circuit.allows(0), circuit.allows(0)
+    circuit.failed(circuit.allows(0), 0, "down")
+    probe = circuit.allows(SECOND)
+    circuit.succeeded(old, SECOND)
+    assert circuit.state == HALF_OPEN
+    circuit.gave_up(oldest)
+    assert circuit.allows(SECOND) is None, "an old call must not free the probe's place"
+    circuit.failed(old, SECOND, "old news")
+    assert circuit.state == HALF_OPEN
+    circuit.succeeded(probe, SECOND)
+    circuit.failed(old, SECOND, "old news")
+    assert circuit.state == CLOSED
 
 
 def test_a_clock_that_steps_back_does_not_keep_it_open() -> None:
-    made = circuit(failures=1)
-    made.failed(made.allows(10**6 * SECOND), 10**6 * SECOND, "down")
-    assert made.allows(0) is None
-    assert made.retry_after(0) == SECOND
-    assert made.allows(SECOND) is not None
+    circuit = new_circuit(failures=1)
+    circuit.failed(circuit.allows(10**6 * SECOND), 10**6 * SECOND, "down")
+    assert circuit.allows(0) is None
+    assert circuit.retry_after(0) == SECOND
+    assert circuit.allows(SECOND) is not None
     recent = Recent(10 * SECOND)
     recent.add(100 * SECOND, failed=True)
     recent.add(0, failed=False)
@@ -294,7 +294,7 @@ def test_it_does_what_the_naive_model_does(
     probing: bool,
     steps: list[tuple[str, int]],
 ) -> None:
-    made = circuit(failures, ratio, 10, 2, longest, probes)
+    circuit = new_circuit(failures, ratio, 10, 2, longest, probes)
     model = Model(failures, ratio, 10 * SECOND, 2 * SECOND, longest * SECOND, probes)
     now, permits = 0, dict[int, Permit]()
     # Half of the runs begin where it is about to probe: chance alone seldom gets there.
@@ -303,13 +303,13 @@ def test_it_does_what_the_naive_model_does(
         if what == "pass":
             now += value * SECOND // 10
         elif what == "trip":
-            made.open(now, "by hand")
+            circuit.open(now, "by hand")
             model.open(now)
         elif what == "close":
-            made.close()
+            circuit.close()
             model.close()
         elif what == "begin":
-            permit = made.allows(now)
+            permit = circuit.allows(now)
             assert (permit is not None) == model.begin(number, now)
             if permit is not None:
                 permits[number] = permit
@@ -318,11 +318,11 @@ def test_it_does_what_the_naive_model_does(
             permit = permits.pop(call)
             model.end(call, what, now)
             if what == "worked":
-                made.succeeded(permit, now)
+                circuit.succeeded(permit, now)
             elif what == "failed":
-                made.failed(permit, now, "no")
+                circuit.failed(permit, now, "no")
             else:
-                made.gave_up(permit)
-        assert made.state == model.state
-        if made.state == OPEN:
-            assert made.retry_after(now) == max(0, model.opened + model.wait - now)
+                circuit.gave_up(permit)
+        assert circuit.state == model.state
+        if circuit.state == OPEN:
+            assert circuit.retry_after(now) == max(0, model.opened + model.wait - now)

@@ -72,7 +72,8 @@ def test_explain_says_refused(capsys: pytest.CaptureFixture[str]) -> None:
         ([LOGIN, "path"], "write a pair as KEY=VALUE, not 'path'"),
         ([LOGIN, "a=1", "--"], "name at least one pair"),
         ([str(EXAMPLES), "a=1"], "name the domain"),
-        ([LOGIN, "--domain", "x", "a=1"], "no domain 'x': use login"),
+        ([LOGIN, "--domain", "x", "a=1"], "no domain 'x': there are login"),
+        ([LOGIN, "--domain", "logn", "a=1"], "no domain 'logn' (did you mean 'login'?)"),
         (["missing.yaml", "a=1"], "missing.yaml"),
     ],
 )
@@ -81,3 +82,10 @@ def test_explain_says_what_it_cannot_read(
 ) -> None:
     assert main(["explain", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_explain_says_concurrency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("domain: a\ndescriptors: [{key: x, concurrency: 3, slot_lease: 1m}]\n")
+    assert main(["explain", str(file), "x=1"]) == 0
+    assert "allowed by concurrency 3 slot_lease 1m, 2 left after it" in capsys.readouterr().out

@@ -49,9 +49,9 @@ def test_a_refusal_can_be_pickled() -> None:
     limiter.hit("k")
     with pytest.raises(LimitExceeded) as caught, limiter.slot("k", timeout=0):
         pass
-    found = pickle.loads(pickle.dumps(caught.value))
-    assert (found.key, str(found)) == ("k", str(caught.value))
-    assert repr(found.decision) == repr(caught.value.decision)
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert (copied.key, str(copied)) == ("k", str(caught.value))
+    assert repr(copied.decision) == repr(caught.value.decision)
 
 
 def test_a_soft_limit_behind_a_lockout_keeps_its_promise_when_the_clock_steps_back() -> None:

@@ -89,7 +89,7 @@ async def test_an_async_slot_cannot_be_entered_without_async(tasks: AsyncLimiter
 def test_a_limited_function_raises_when_it_is_over(limiter: Limiter) -> None:
     calls = []
 
-    @limiter.limit("k")
+    @limiter.limit(key="k")
     def work(number: int, *, double: bool = False) -> int:
         """Does something."""
         calls.append(number)
@@ -132,7 +132,7 @@ def test_a_key_can_be_made_of_the_arguments(limiter: Limiter) -> None:
 
 
 def test_a_decorator_has_limit_cost_and_timeout(limiter: Limiter, clock: FakeClock) -> None:
-    @limiter.limit("k", "10/minute", cost=6, timeout=12)
+    @limiter.limit("10/minute", key="k", cost=6, timeout=12)
     def work() -> int:
         return clock.now()
 
@@ -161,11 +161,11 @@ def test_a_limited_method_knows_its_object(limiter: Limiter) -> None:
 async def test_an_async_function_is_limited_by_either_limiter(
     limiter: Limiter, tasks: AsyncLimiter
 ) -> None:
-    @limiter.limit("k")
+    @limiter.limit(key="k")
     async def first() -> str:
         return "first"
 
-    @tasks.limit("k")
+    @tasks.limit(key="k")
     async def second() -> str:
         return "second"
 
@@ -182,7 +182,11 @@ async def test_an_async_function_may_have_an_async_key(
     async def who(user: int) -> str:
         return f"user:{user}"
 
-    for guard in (limiter.limit(who), tasks.limit(who), tasks.limit(lambda user: who(user))):
+    for guard in (
+        limiter.limit(key=who),
+        tasks.limit(key=who),
+        tasks.limit(key=lambda user: who(user)),
+    ):
 
         @guard
         async def work(user: int) -> int:
@@ -196,7 +200,7 @@ async def test_an_async_function_may_have_an_async_key(
 
 
 async def test_a_limited_task_can_wait_for_its_turn(tasks: AsyncLimiter, clock: FakeClock) -> None:
-    @tasks.limit("k", timeout=None)
+    @tasks.limit(key="k", timeout=None)
     async def work() -> int:
         return clock.now()
 
@@ -216,17 +220,17 @@ def test_a_wrong_decorator_is_an_error_while_decorating(
 
     for guard in (limiter.limit, tasks.limit):
         with pytest.raises(LimitError):
-            guard("k", "5 apples")
+            guard("5 apples", key="k")
         with pytest.raises(LimitError):
-            (Limiter() if guard == limiter.limit else AsyncLimiter()).limit("k")
+            (Limiter() if guard == limiter.limit else AsyncLimiter()).limit(key="k")
     keys: list[Any] = ["", 7, b"k"]
     for key in keys:
         with pytest.raises(InvalidKey, match=r"^key is a non-empty str or a function of the call"):
-            limiter.limit(key)(work)
+            limiter.limit(key=key)(work)
     with pytest.raises(InvalidKey, match=r"work at .* is not async, so its key cannot be either$"):
-        limiter.limit(who)(work)
+        limiter.limit(key=who)(work)
     with pytest.raises(TypeError, match=r"is not async: use Limiter\.limit$"):
-        tasks.limit("k")(work)  # type: ignore[type-var]
+        tasks.limit(key="k")(work)  # type: ignore[type-var]
 
 
 def test_a_key_function_that_makes_no_key_is_an_error(limiter: Limiter) -> None:
@@ -240,7 +244,7 @@ def test_a_key_function_that_makes_no_key_is_an_error(limiter: Limiter) -> None:
 
 
 def test_an_exception_in_a_limited_function_comes_out(limiter: Limiter) -> None:
-    @limiter.limit("k", Limit(1, "minute"))
+    @limiter.limit(Limit(1, "minute"), key="k")
     def work() -> None:
         raise ZeroDivisionError
 

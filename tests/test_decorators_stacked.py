@@ -22,22 +22,22 @@ Call = Callable[..., Any]
 def decorate(request: pytest.FixtureRequest) -> Callable[..., Call]:
     """``decorate(function, (limiter, key), ...)``: limited by all, the last one outermost."""
 
-    def made(function: Call, *limits: tuple[Limiter, Any]) -> Call:
+    def limited(function: Call, *limits: tuple[Limiter, Any]) -> Call:
         if request.param == "threads":
             for limiter, key in limits:
-                function = limiter.limit(key)(function)
+                function = limiter.limit(key=key)(function)
             return function
 
         async def coroutine(*args: Any) -> Any:
             return function(*args)
 
-        found: Call = functools.wraps(function)(coroutine)
+        wrapped: Call = functools.wraps(function)(coroutine)
         for limiter, key in limits:
             tasks = AsyncLimiter(limiter.default.limit, limiter.store)  # type: ignore[union-attr]
-            found = tasks.limit(key)(found)
-        return lambda *args: asyncio.run(found(*args))
+            wrapped = tasks.limit(key=key)(wrapped)
+        return lambda *args: asyncio.run(wrapped(*args))
 
-    return made
+    return limited
 
 
 def by_name(name: str) -> str:
@@ -84,7 +84,7 @@ def test_a_refusal_from_within_the_function_gives_nothing_back(decorate: Any) ->
     outer, inner = Limiter("9/minute", store), Limiter("8/minute", store)
     other = Limiter("5/hour", MemoryStore())
 
-    @other.limit("k", cost=9)
+    @other.limit(key="k", cost=9)
     def helper() -> None:
         pytest.fail("it was refused")
 
@@ -97,8 +97,8 @@ def test_a_function_that_calls_itself_has_run() -> None:
     store = MemoryStore(clock=FakeClock())
     outer, inner = Limiter("9/minute", store), Limiter("2/minute", store)
 
-    @outer.limit("k")
-    @inner.limit("k")
+    @outer.limit(key="k")
+    @inner.limit(key="k")
     def deeper(depth: int) -> None:
         if depth:
             deeper(depth - 1)
@@ -119,7 +119,7 @@ def passing_on(function: Call) -> Call:
 def test_decorators_of_others_in_between(decorate: Any) -> None:
     store = MemoryStore(clock=FakeClock())
     outer, inner = Limiter("9/minute", store), Limiter("1/minute", store)
-    call = outer.limit("k")(passing_on(inner.limit("k")(lambda: None)))
+    call = outer.limit(key="k")(passing_on(inner.limit(key="k")(lambda: None)))
     assert [refused(call) for _ in range(3)] == [False, True, True]
     assert outer.peek("k").remaining == 8
 
@@ -140,7 +140,7 @@ def test_one_in_between_that_tries_again_after_a_run() -> None:
     def failing() -> None:
         raise ZeroDivisionError
 
-    call = outer.limit("k")(twice(inner.limit("k")(failing)))
+    call = outer.limit(key="k")(twice(inner.limit(key="k")(failing)))
     assert refused(call)
     assert outer.peek("k").remaining == 8, "it ran once"
 
@@ -171,7 +171,7 @@ def test_exactly_what_was_taken_is_given_back() -> None:
 
         return around
 
-    call = outer.limit("k")(late(inner.limit("k")(lambda: None)))
+    call = outer.limit(key="k")(late(inner.limit(key="k")(lambda: None)))
     assert refused(call)
     assert outer.peek("k").remaining == 2
     clock.advance(41)  # the entry of the call would be gone, the other is not
@@ -199,7 +199,7 @@ def test_a_paced_place_is_not_given_back_before_somebody_elses() -> None:
 
     # Alone, it leaves no gap; before two others, its place passes unused.
     for count, delay in ((0, 0.0), (2, 3.0)):
-        call = pace.limit("k", timeout=None)(behind(count)(inner.limit("k")(lambda: None)))
+        call = pace.limit(key="k", timeout=None)(behind(count)(inner.limit(key="k")(lambda: None)))
         assert refused(call)
         assert pace.peek("k").delay == delay
 
@@ -207,11 +207,11 @@ def test_a_paced_place_is_not_given_back_before_somebody_elses() -> None:
 def test_a_store_that_fails_does_not_hide_the_refusal() -> None:
     class Keeping(MemoryStore):
         def make_counters(self, limit: Any) -> Counters:
-            made = super().make_counters(limit)
+            counters = super().make_counters(limit)
 
             class Kept(Counters):
                 def hit(self, key: str, cost: int) -> Any:
-                    return made.hit(key, cost)
+                    return counters.hit(key, cost)
 
                 def refund(self, *args: Any) -> Any:
                     raise StoreError("gone")
@@ -219,7 +219,7 @@ def test_a_store_that_fails_does_not_hide_the_refusal() -> None:
             return Kept(limit, None)
 
     outer, inner = Limiter("9/minute", Keeping()), Limiter("1/minute")
-    call = outer.limit("k")(inner.limit("k")(lambda: None))
+    call = outer.limit(key="k")(inner.limit(key="k")(lambda: None))
     assert [refused(call), refused(call)] == [False, True]
 
 
@@ -229,8 +229,8 @@ def test_many_at_once_take_exactly_what_ran() -> None:
     ran: list[str] = []
     lock = threading.Lock()
 
-    @outer.limit("all")
-    @inner.limit(by_name)
+    @outer.limit(key="all")
+    @inner.limit(key=by_name)
     def call(name: str) -> None:
         with lock:
             ran.append(name)

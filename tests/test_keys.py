@@ -39,8 +39,8 @@ def test_nothing_is_lost(text: str) -> None:
 
 @given(st.lists(st.tuples(st.text(min_size=1), st.text(min_size=1)), min_size=2, max_size=2))
 def test_different_parts_make_different_keys(both: list[tuple[str, str]]) -> None:
-    made = {f"{keys.part(limit)}:{keys.last_part(key)}" for limit, key in both}
-    assert len(made) == len(set(both))
+    joined = {f"{keys.part(limit)}:{keys.last_part(key)}" for limit, key in both}
+    assert len(joined) == len(set(both))
 
 
 def test_the_keys_of_a_shared_store() -> None:
@@ -68,3 +68,12 @@ def test_a_prefix_is_some_text() -> None:
     for wrong in ("", None, b"x", 7):
         with pytest.raises(InvalidKey, match="a prefix is a non-empty str"):
             keys.check_prefix(wrong)
+
+
+def test_leases_lie_in_the_slot_of_their_counter() -> None:
+    plain = keys.counter_key(keys.counter_head("penstock", "100/minute"), "user:42")
+    tagged = keys.counter_key(keys.counter_head("penstock", "100/minute", "acme"), "user:42")
+    assert keys.lease_key("penstock", plain) == b"penstock:leases:{penstock:100/minute:user:42}"
+    assert keys.lease_key("penstock", tagged) == (
+        b"penstock:leases:penstock:{acme}:100/minute:user:42"
+    )

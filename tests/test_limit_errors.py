@@ -16,13 +16,48 @@ ZONE = (
     ": use a name such as 'Asia/Taipei' (the names come from the system's tz database"
     " or the tzdata package)"
 )
+CLOSED = (
+    "an amount of 0 refuses everything, and {0} would let something through: leave {0} out, or give"
+    " an amount of at least 1"
+)
 WRONG: list[tuple[Any, Any, dict[str, Any], str]] = [
-    (0, "1m", {}, "amount must be from 1 to 1000000000000, not 0"),
-    (-5, "1m", {}, "amount must be from 1 to 1000000000000, not -5"),
-    (10**12 + 1, "1m", FIXED, "amount must be from 1 to 1000000000000, not 1000000000001"),
+    (-5, "1m", {}, "amount must be from 0 to 1000000000000, not -5"),
+    (10**12 + 1, "1m", FIXED, "amount must be from 0 to 1000000000000, not 1000000000001"),
     (1.5, "1m", {}, "amount must be a whole number, not 1.5"),
     (True, "1m", {}, "amount must be a whole number, not True"),
-    ("5", "1m", {}, "amount must be a whole number, not '5'"),
+    ("5", "1m", {}, "the amount is a whole number, not the text '5': Limit(5, '1m')"),
+    ("ten", "1m", {}, "the amount is a whole number, not the text 'ten': Limit(100, 'minute')"),
+    (5, None, {}, "Limit(5) does not say per what time: Limit(5, 'minute')"),
+    (
+        "10/minute",
+        None,
+        {},
+        "Limit takes an amount and a time: read a text by Limit.parse('10/minute')",
+    ),
+    (0, "1m", {"burst": 5}, CLOSED.format("burst")),
+    (0, "1m", {"debt": 5}, CLOSED.format("debt")),
+    (0, "1m", FIXED | {"soft": "20% for 1m"}, CLOSED.format("soft")),
+    (
+        5,
+        "1m",
+        {"algorithm": "gcra"},
+        "unknown algorithm 'gcra' (token_bucket is GCRA): use one of token_bucket, leaky_bucket,"
+        " fixed_window, sliding_window, sliding_log",
+    ),
+    (
+        5,
+        "1m",
+        {"algorithm": "moving-window"},
+        "unknown algorithm 'moving-window' (did you mean 'sliding_log'?): use one of token_bucket,"
+        " leaky_bucket, fixed_window, sliding_window, sliding_log",
+    ),
+    (
+        5,
+        "1m",
+        {"algorithm": None},
+        "unknown algorithm None: use one of token_bucket, leaky_bucket, fixed_window,"
+        " sliding_window, sliding_log",
+    ),
     (5, "0s", {}, "per must be above zero and at most 10 years, not '0s'"),
     (5, "1m", {"burst": 0}, "burst must be from 1 to 1000000000000, not 0"),
     (5, "1m", {"debt": 0}, "debt must be from 1 to 1000000000000, not 0"),
@@ -31,8 +66,8 @@ WRONG: list[tuple[Any, Any, dict[str, Any], str]] = [
         5,
         "1m",
         {"algorithm": "leaky"},
-        "unknown algorithm 'leaky': use one of token_bucket, leaky_bucket, fixed_window,"
-        " sliding_window, sliding_log",
+        "unknown algorithm 'leaky' (did you mean 'leaky_bucket'?): use one of token_bucket,"
+        " leaky_bucket, fixed_window, sliding_window, sliding_log",
     ),
     (
         5,

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from penstock import Limit, LimitError
+from penstock import AsyncLimiter, Limit, Limiter, LimitError
 from penstock.durations import LONGEST
+from penstock.limits import limits_of
 
 RIGHT = [
     ("100/minute", Limit(100, "minute")),
@@ -47,6 +48,27 @@ RIGHT = [
     ("5/minute lockout 1h sliding_log", Limit(5, "minute", algorithm="sliding_log", lockout="1h")),
     ("5/minute algorithm sliding_log", Limit(5, "minute", algorithm="sliding_log")),
     ("5/minute BURST 9", Limit(5, "minute", burst=9)),
+    ("10 requests per minute", Limit(10, "minute")),
+    ("1 request/second", Limit(1, "second")),
+    ("10 req/min", Limit(10, "minute")),
+    ("10 Requests / minute", Limit(10, "minute")),
+    ("5per minute", Limit(5, "minute")),
+    ("5 per 30 seconds", Limit(5, "30s")),
+    ("100 / minute", Limit(100, "minute")),
+    ("1k/minute", Limit(1_000, "minute")),
+    ("1K requests per minute", Limit(1_000, "minute")),
+    ("2.5k/hour", Limit(2_500, "hour")),
+    ("0.5k/hour", Limit(500, "hour")),
+    ("1M/day", Limit(1_000_000, "day")),
+    ("1,000/hour", Limit(1_000, "hour")),
+    ("12,345,678/hour", Limit(12_345_678, "hour")),
+    ("10,100/hour", Limit(10_100, "hour")),
+    ("0/minute", Limit(0, "minute")),
+    ("0/day tz Asia/Taipei", Limit(0, "day", algorithm="fixed_window", tz="Asia/Taipei")),
+    ("1/100ms", Limit(1, "100ms")),
+    # As nginx writes them.
+    ("10r/s", Limit(10, "second")),
+    ("10r/m", Limit(10, "minute")),
     # As the `limits` package writes them.
     ("10 per 2 hours", Limit(10, "2h")),
     ("1/second", Limit(1, "second")),
@@ -63,12 +85,52 @@ EXAMPLE = "write it like '100/minute', '5 per 30s' or '1000/hour burst 2000'"
 UNITS = (
     "use one of nanosecond, microsecond, millisecond, second, minute, hour, day, week, month, year"
 )
+ALGOS = "token_bucket, leaky_bucket, fixed_window, sliding_window, sliding_log"
 OPTIONS = (
-    "Options are an algorithm's name, burst, debt, cells, rounding, align, tz, lockout, warm_up,"
-    " on_failure, soft, count_rejected, share"
+    "Options are burst, initial, debt, cells, rounding, align, tz, lockout, warm_up, on_failure,"
+    f" soft, count_rejected, share, and the name of an algorithm: {ALGOS}"
 )
+SEVERAL = (
+    "names several limits, and this is a place for one: a Limiter takes the text as it is,"
+    " Limit.parse each limit by itself"
+)
+AFTER = f"{{0!r}} means nothing after the amount, where 'requests' may stand: {EXAMPLE}"
+COMMA = (
+    "is not a limit. A comma stands between two limits; in an amount it groups digits by three"
+    " ('1,000/hour'), and after an option no number has one ('burst 1000')"
+)
+BESIDE = "has a separator without a limit beside it: write several limits like '5/minute; 100/day'"
 WRONG = [
-    ("", f"'' does not start with a number: {EXAMPLE}"),
+    ("", f"'' is an empty limit: {EXAMPLE}"),
+    ("  ", f"'  ' is an empty limit: {EXAMPLE}"),
+    ("minute", f"'minute' does not start with a number: {EXAMPLE}"),
+    ("ten/minute", f"'ten/minute' does not start with a number: {EXAMPLE}"),
+    ("1m/day", "'1m/day': a million is written 'M', as in '1M/day', not 'm'"),
+    ("10rps", f"'10rps': {AFTER.format('rps')}"),
+    ("10 perminute", f"'10 perminute': {AFTER.format('perminute')}"),
+    ("1.2345k/hour", f"'1.2345k/hour': the amount '1.2345k' must be a whole number: {EXAMPLE}"),
+    ("1.000/hour", f"'1.000/hour': the amount '1.000' must be a whole number: {EXAMPLE}"),
+    (
+        "000/hour",
+        "'000/hour': the number '000' begins with a zero. If it is the end of a larger one, write"
+        " that without a comma: '1000'",
+    ),
+    ("1,00/hour", f"'1,00/hour': '1' {COMMA}"),
+    ("1, 000/hour", f"'1, 000/hour': '1' {COMMA}"),
+    ("5/minute burst 1,000", f"'5/minute burst 1,000': '000' {COMMA}"),
+    ("5/minute;", f"'5/minute;' {BESIDE}"),
+    (";5/minute", f"';5/minute' {BESIDE}"),
+    ("5/minute;;9/hour", f"'5/minute;;9/hour' {BESIDE}"),
+    ("1/s;" * 11 + "1/s", f"'{('1/s;' * 15)[:47]}'... has 12 limits: 10 is the most"),
+    (
+        "100/minute gcra",
+        f"'100/minute gcra': unknown algorithm 'gcra' (token_bucket is GCRA): use one of {ALGOS}",
+    ),
+    (
+        "100/minute fixed-window",
+        "'100/minute fixed-window': unknown algorithm 'fixed-window' (did you mean"
+        f" 'fixed_window'?): use one of {ALGOS}",
+    ),
     ("fast", f"'fast' does not start with a number: {EXAMPLE}"),
     ("per minute", f"'per minute' does not start with a number: {EXAMPLE}"),
     ("100", f"'100' does not say per what time: {EXAMPLE}"),
@@ -79,7 +141,6 @@ WRONG = [
     ("100/fortnight", f"'100/fortnight' has an unknown unit 'fortnight': {UNITS}"),
     ("1.5/minute", f"'1.5/minute': the amount '1.5' must be a whole number: {EXAMPLE}"),
     ("-5/minute", f"'-5/minute': the amount '-5' must be a whole number: {EXAMPLE}"),
-    ("1,000/minute", f"'1,000/minute': the amount '1,000' must be a whole number: {EXAMPLE}"),
     ("5/minute burst", "'5/minute burst': burst has no value behind it"),
     ("5/minute burst 3 burst 4", "'5/minute burst 3 burst 4' says burst twice"),
     (
@@ -90,12 +151,13 @@ WRONG = [
         "5/minute brust 9",
         f"'5/minute brust 9': 'brust' is not an option (did you mean 'burst'?). {OPTIONS}",
     ),
+    ("5/minute burst=9", "'5/minute burst=9': write 'burst 9', without '='"),
     ("5/minute quickly", f"'5/minute quickly': 'quickly' is not an option. {OPTIONS}"),
     (
         "5/minute; 9/hour",
-        "'5/minute; 9/hour' names several limits: make one of each and use hit_all",
+        f"'5/minute; 9/hour' {SEVERAL}",
     ),
-    ("1/s, 9/m", "'1/s, 9/m' names several limits: make one of each and use hit_all"),
+    ("1/s, 9/m", f"'1/s, 9/m' {SEVERAL}"),
     ("5/minute share much", "'5/minute share much': share is a number such as 0.25, not 'much'"),
     (
         "5/minute share 1.5",
@@ -107,7 +169,6 @@ WRONG = [
     ),
     ("5/minute soft 2", "'5/minute soft 2': soft has no value behind it"),
     ("5/minute soft 2 or 10m", "'5/minute soft 2 or 10m': soft is written like 'soft 20 for 10m'"),
-    ("0/minute", "'0/minute': amount must be from 1 to 1000000000000, not 0"),
     (
         "5/minute fixed_window burst 9",
         "'5/minute fixed_window burst 9': burst means nothing to fixed_window:"
@@ -131,6 +192,65 @@ def test_a_wrong_text_says_what_is_wrong_and_shows_a_right_one(text: str, messag
     with pytest.raises(LimitError) as caught:
         Limit.parse(text)
     assert str(caught.value) == message
+
+
+SEVERAL_RIGHT = [
+    ("5/minute", ["5/minute"]),
+    ("5/minute;100/day", ["5/minute", "100/day"]),
+    ("5/minute, 100/day", ["5/minute", "100/day"]),
+    (" 5/minute | 100/day ", ["5/minute", "100/day"]),
+    ("1/s;9/m,100/h|1000/d", ["1/second", "9/minute", "100/hour", "1000/day"]),
+    ("1,000/hour", ["1000/hour"]),
+    ("5/minute,1,000/hour", ["5/minute", "1000/hour"]),
+    ("1,000/hour,10,000/day", ["1000/hour", "10000/day"]),
+    ("10 per minute, 5 per second", ["10/minute", "5/second"]),
+    ("5/minute burst 9; 100/day sliding_log", ["5/minute burst 9", "100/day sliding_log"]),
+    ("5/minute burst 6,100/day", ["5/minute burst 6", "100/day"]),
+    (
+        "5/minute lockout 15m;100/day tz UTC",
+        ["5/minute lockout 15m", "100/day fixed_window tz UTC"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), SEVERAL_RIGHT)
+def test_a_text_may_name_several_limits(text: str, wanted: list[str]) -> None:
+    assert [str(limit) for limit in limits_of(text)] == wanted
+
+
+SEVERAL_WRONG: list[tuple[Any, str]] = [
+    ("5/minute; 5 per 60s", "'5/minute; 5 per 60s' names '5/minute' twice"),
+    (
+        "5/minute; 5/minute on_failure open",
+        "'5/minute; 5/minute on_failure open' names '5/minute' twice",
+    ),
+    ("5/minute; 9/hor", f"'9/hor' has an unknown unit 'hor' (did you mean 'hour'?): {UNITS}"),
+    (
+        "5/minute burst 1,050/day",
+        "'050/day': the number '050' begins with a zero. If it is the"
+        " end of a larger one, write that without a comma: '1000'",
+    ),
+    (5, "5 does not say per what time: write '5/minute', or Limit(5, 'minute')"),
+    (["5/minute"], "several limits are one string here, such as '5/minute; 100/day'"),
+    (None, "a limit is a Limit or a string such as '100/minute', not NoneType"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), SEVERAL_WRONG)
+def test_what_is_wrong_with_several_limits(text: Any, message: str) -> None:
+    with pytest.raises(LimitError) as caught:
+        limits_of(text)
+    assert str(caught.value) == message
+
+
+def test_a_limiter_says_the_same() -> None:
+    for make in (Limiter, AsyncLimiter):
+        with pytest.raises(LimitError, match="5 does not say per what time"):
+            make(5)  # type: ignore[arg-type]
+    with pytest.raises(LimitError, match="5 does not say per what time"):
+        Limiter().hit("k", 5)  # type: ignore[arg-type]
+    with pytest.raises(LimitError, match="several limits are one string"):
+        Limiter().hit("k", ["5/minute"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", [5, None, b"5/minute"])
@@ -204,6 +324,7 @@ def any_limit(draw: st.DrawFn) -> Limit:
         options |= {"burst": maybe(few), "warm_up": maybe(nanoseconds)}
     if algorithm == "token_bucket":
         options["debt"] = maybe(few)
+        options["initial"] = maybe(st.integers(0, 100))
     elif algorithm == "fixed_window":
         options["align"] = maybe(st.sampled_from(["epoch", "calendar", "first_hit"]))
         options["tz"] = maybe(st.sampled_from(["UTC", "Asia/Taipei", "America/New_York"]))
@@ -213,7 +334,7 @@ def any_limit(draw: st.DrawFn) -> Limit:
     elif algorithm == "sliding_log":
         options["count_rejected"] = maybe(st.booleans())
     try:
-        amount = draw(st.integers(1, 100) | st.integers(1, 10**12))
+        amount = draw(st.integers(0, 100) | st.integers(1, 10**12))
         return Limit(amount, draw(nanoseconds), algorithm=algorithm, **options)
     except LimitError:
         assume(False)

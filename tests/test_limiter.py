@@ -88,9 +88,9 @@ def test_a_wrong_limit_is_an_error_in_every_call(limiter: Limiter, limit: Any) -
         Limiter(limit)
 
 
-@pytest.mark.parametrize("store", ["redis://", MemoryStore, 0, FakeClock()])
+@pytest.mark.parametrize("store", [b"redis://", MemoryStore, 0, FakeClock()])
 def test_a_store_is_a_store(store: Any) -> None:
-    with pytest.raises(TypeError, match=r"^store is a Store such as MemoryStore\(\), not "):
+    with pytest.raises(TypeError, match=r"^store is a Store such as MemoryStore\(\), or a URL "):
         Limiter("5/minute", store=store)
 
 

@@ -1,4 +1,4 @@
-"""What Python's limiters get wrong today (``facts.md`` J), and Penstock does not.
+"""Defects that other Python limiters have, and Penstock does not.
 
 Each test is named after the defect that it shows to be absent.
 """

@@ -7,6 +7,8 @@
 True
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from penstock import _mode as _mode  # first: it decides which core the others find
 from penstock._version import __version__
 from penstock.async_gate import AsyncGate
@@ -24,21 +26,28 @@ from penstock.errors import (
     LimitExceeded,
     LineFull,
     NoSlot,
+    NotReplicated,
     PenstockError,
+    RevisionConflict,
     RulesError,
     StoreError,
     StoreFileError,
     StoreUnavailable,
     TooManyLimits,
     UnsupportedLimit,
+    ValueTooLarge,
     WaitedTooLong,
 )
 from penstock.gate import Gate
-from penstock.limit import Limit
+from penstock.lazy_names import __getattr__ as __getattr__
 from penstock.limiter import Limiter
+from penstock.limits import Limit
 from penstock.rules.deciding.verdict import Descriptor, Verdict
 from penstock.stores.memory import MemoryStore
 from penstock.stores.shared import SharedMemoryStore
+
+if _TYPE_CHECKING:
+    from penstock.stores.redis import RedisStore
 
 __all__ = [
     "AsyncConcurrencyLimiter",
@@ -62,7 +71,10 @@ __all__ = [
     "MemoryStore",
     "MonotonicClock",
     "NoSlot",
+    "NotReplicated",
     "PenstockError",
+    "RedisStore",
+    "RevisionConflict",
     "RulesError",
     "SharedMemoryStore",
     "StoreError",
@@ -70,6 +82,7 @@ __all__ = [
     "StoreUnavailable",
     "TooManyLimits",
     "UnsupportedLimit",
+    "ValueTooLarge",
     "Verdict",
     "WaitedTooLong",
     "WallClock",

@@ -20,6 +20,7 @@ CORE = (
     "algorithms.base",
     "algorithms.around",
     "algorithms.token_bucket",
+    "algorithms.initial_bucket",
     "algorithms.fixed_window",
     "algorithms.sliding_window",
     "algorithms.sliding_log",
@@ -30,14 +31,23 @@ CORE = (
     "stores._memory",
     "stores._mapped",
     "limiter",
+    "pending",
 )
-# Plans of requests, and the service's messages. They call the core in C, but the core does not
-# need them.
+# Leases, plans of requests, and the service's messages. They call the core in C, but the core
+# does not need them.
 SERVICE = (
+    "stores.leased.lease",
+    "stores.leased.counters",
     "rules.deciding.plan",
     "service.rls_request",
     "service.rls_response",
     "service.rls_quick",
+)
+# Reading and replaying logs. Nothing else needs them.
+REPLAY = (
+    "replay.reading._scanner",
+    "replay.deciding._decider",
+    "replay.recommending.arrivals",
 )
 
 
@@ -77,6 +87,9 @@ if not COMPILED:
     sys.meta_path.insert(0, _SourceOnly((*CORE, *SERVICE)))
 elif not _all_built(SERVICE):
     sys.meta_path.insert(0, _SourceOnly(SERVICE))
+REPLAY_COMPILED = COMPILED and _all_built(REPLAY)
+if not REPLAY_COMPILED:
+    sys.meta_path.insert(0, _SourceOnly(REPLAY))
 
 
 def describe() -> str:

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+compiled = False
+
 
 def freelist(size: int) -> Callable[[T], T]:
     return lambda kind: kind

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, Never, TypeVar, cast, overload
 
-from penstock.arguments import Item, check_keys, merge_items
+from penstock.arguments import ALL_KEYS, AllKeys, check_keys, merge_items, patience_ns, timeout_ns
+from penstock.arguments import Item as KeyAndLimit
 from penstock.decision import Decision
-from penstock.decorators import AsyncSlot, Key
-from penstock.limit import Limit
+from penstock.decorators import (
+    AsyncSlot,
+    Key,
+    decorate,
+    is_async_function,
+    is_function,
+)
+from penstock.durations import Duration
+from penstock.flow_steps import drive_async
 from penstock.limiter import Limiter
+from penstock.limits import Limit
+from penstock.misuse import wrong_arguments
+from penstock.partial_hits import PartialHit, charge, hit_up_to
+from penstock.pending import awaited, mark_async, pending_hit
 from penstock.reservation import AsyncReservation
-from penstock.steps import drive_async
-from penstock.stores.base import Store, speaking
+from penstock.stores.base import Store, check_cost, check_key, speaking
+from penstock.streams import WAIT, check_on_refused, limited_async
+from penstock.waiting import wait
 
-F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
+Item = TypeVar("Item")
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any] | AsyncIterator[Any]])
 
 
 class AsyncLimiter:
@@ -25,8 +39,22 @@ class AsyncLimiter:
     point without taking anything with it.
     """
 
-    def __init__(self, limit: Limit | str | None = None, store: Store | None = None) -> None:
-        self._limiter = Limiter(limit, store)
+    __signature__ = inspect.signature(Limiter)
+
+    def __init__(
+        self,
+        limit: Limit | str | None = None,
+        store: Store | str | None = None,
+        *more: Never,
+        name: str | None = None,
+        chance: Callable[[], float] | None = None,
+        **unknown: Never,
+    ) -> None:
+        wrong = wrong_arguments("AsyncLimiter", limit, store, more, unknown)
+        if wrong is not None:
+            raise wrong
+        self._limiter = Limiter(limit, store, name=name, chance=chance)
+        self._default = self._limiter.default
         self._waits = self._limiter.store.waits
 
     @property
@@ -34,69 +62,121 @@ class AsyncLimiter:
         """Where the state lives."""
         return self._limiter.store
 
-    async def hit(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Decision:
-        """May ``key`` go ahead? Takes ``cost`` units if so. Most callers want this one."""
-        if self._waits:
-            decision: Decision = await self._limiter.counters(limit).submit("hit", key, cost)
-            return decision
-        return self._limiter.hit(key, limit, cost)
+    @property
+    def name(self) -> str | None:
+        """The name that its counts are kept apart by, if it has one."""
+        return self._limiter.name
 
+    @mark_async
+    def hit(
+        self, key: str, limit: Limit | str | None = None, cost: int = 1
+    ) -> Coroutine[Any, Any, Decision]:
+        """May ``key`` go ahead? Takes ``cost`` units if so. Most callers want this one."""
+        counters = self._default
+        if limit is not None or counters is None:
+            counters = self._limiter.counters(limit)
+        return pending_hit(counters, key, cost, self._waits)
+
+    @awaited
     async def peek(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Decision:
         """Whether `hit` would pass, and what remains now. Takes nothing, starts no lockout."""
-        if self._waits:
-            decision: Decision = await self._limiter.counters(limit).submit("peek", key, cost)
-            return decision
-        return self._limiter.peek(key, limit, cost)
+        decision: Decision = await self._limiter.counters(limit).submit("peek", key, cost)
+        return decision
 
+    @awaited
     async def hit_many(
         self, keys: Iterable[str], limit: Limit | str | None = None, cost: int = 1
     ) -> list[Decision]:
         """Independent decisions at one moment, in one call."""
-        if self._waits:
-            decisions: list[Decision]
-            decisions = await self._limiter.counters(limit).submit(
-                "hit_many", check_keys(keys), cost
-            )
-            return decisions
-        return self._limiter.hit_many(keys, limit, cost)
+        counters = self._limiter.counters(limit)
+        decisions: list[Decision] = await counters.submit("hit_many", check_keys(keys), cost)
+        return decisions
 
-    async def hit_all(self, items: Iterable[Item]) -> Decision:
+    @awaited
+    async def hit_all(self, items: Iterable[KeyAndLimit]) -> Decision:
         """All of several limits pass, or nothing is taken from any: see `Limiter.hit_all`."""
         limiter = self._limiter
         return speaking(await limiter.store.hit_each_async(merge_items(limiter.counters, items)))
+
+    @awaited
+    async def charge(self, key: str, cost: int = 1, limit: Limit | str | None = None) -> Decision:
+        """Take ``cost`` whether it fits or not: see `Limiter.charge`."""
+        checked = check_key(key), check_cost(cost)
+        return await drive_async(charge(self._limiter.counters(limit), *checked))
+
+    @awaited
+    async def hit_up_to(self, key: str, most: int, limit: Limit | str | None = None) -> PartialHit:
+        """Take as much as there is, at most ``most`` units: see `Limiter.hit_up_to`."""
+        checked = check_key(key), check_cost(most)
+        limiter = self._limiter
+        return await drive_async(hit_up_to(limiter.store, limiter.counters(limit), *checked))
+
+    def limited(
+        self,
+        items: AsyncIterable[Item] | Iterable[Item],
+        *,
+        key: str,
+        limit: Limit | str | None = None,
+        cost: int = 1,
+        timeout: Duration | None = None,
+        on_refused: str = "wait",
+    ) -> AsyncIterator[Item]:
+        """``async for message in limiter.limited(websocket, key=user)``: see `Limiter.limited`."""
+        most = timeout if check_on_refused(on_refused) == WAIT else 0
+        limiter, name, units = self._limiter, check_key(key), check_cost(cost)
+        counters, patience = limiter.counters(limit), timeout_ns(most)
+
+        def decide() -> Coroutine[Any, Any, Decision]:
+            return drive_async(wait(limiter.task_waiters, counters, name, units, patience))
+
+        return limited_async(items, name, decide, on_refused)
 
     async def refund(self, key: str, cost: int = 1, limit: Limit | str | None = None) -> None:
         """Give units back, never beyond full."""
         await self._limiter.counters(limit).submit("refund", key, cost)
 
-    async def reset(self, key: str, limit: Limit | str | None = None) -> None:
-        """Forget the key: its next hit finds the limit untouched."""
-        await self._limiter.counters(limit).submit("reset", key)
+    async def reset(self, key: str | AllKeys = ALL_KEYS, limit: Limit | str | None = None) -> None:
+        """Forget the key, or all keys: see `Limiter.reset`."""
+        counters = self._limiter.counters(limit)
+        if isinstance(key, AllKeys):
+            await counters.submit("clear")
+        else:
+            await counters.submit("reset", key)
 
+    @awaited
     async def wait(
         self,
         key: str,
         limit: Limit | str | None = None,
         cost: int = 1,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
+        jitter: Duration | None = None,
     ) -> Decision:
         """Suspend until ``key`` may go ahead, first come, first served: see `Limiter.wait`."""
         limiter = self._limiter
-        return await drive_async(limiter.begin(limiter.task_waiters, key, limit, cost, timeout))
+        flow = limiter.begin(limiter.task_waiters, key, limit, cost, timeout, jitter)
+        return await drive_async(flow)
 
     def reserve(
-        self, key: str, limit: Limit | str | None = None, cost: int = 1
+        self,
+        key: str,
+        limit: Limit | str | None = None,
+        cost: int = 1,
+        max_delay: Duration | None = None,
     ) -> AsyncReservation:
-        """``async with limiter.reserve(key, cost=n) as r: await r.settle(used)``."""
-        limiter = self._limiter
-        return AsyncReservation(limiter.store, limiter.counters(limit), key, cost)
+        """``async with limiter.reserve(key, cost=n) as r: await r.settle(used)``.
+
+        With ``max_delay``, for later: see `Limiter.reserve`.
+        """
+        limiter, patience = self._limiter, patience_ns(max_delay)
+        return AsyncReservation(limiter.store, limiter.counters(limit), key, cost, patience)
 
     def slot(
         self,
         key: str,
         limit: Limit | str | None = None,
         cost: int = 1,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> AsyncSlot:
         """``async with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
         limiter = self._limiter
@@ -104,19 +184,36 @@ class AsyncLimiter:
             lambda key: limiter.begin(limiter.task_waiters, key, limit, cost, timeout), key
         )
 
+    @overload
+    def limit(self, limit: F, /) -> F: ...
+
+    @overload
     def limit(
         self,
-        key: Key | None = None,
         limit: Limit | str | None = None,
+        *,
+        key: Key | None = None,
         cost: int = 1,
-        timeout: float | None = 0,
-    ) -> Callable[[F], F]:
+        timeout: Duration | None = 0,
+    ) -> Callable[[F], F]: ...
+
+    def limit(
+        self,
+        limit: Callable[..., Any] | Limit | str | None = None,
+        *,
+        key: Key | None = None,
+        cost: int = 1,
+        timeout: Duration | None = 0,
+    ) -> Any:
         """Limit the calls of an async function: see `Limiter.limit`. ``key`` may be async, too."""
+        if is_function(limit):
+            return self.limit(key=key, cost=cost, timeout=timeout)(limit)
+        own = cast(Limit | str | None, limit)
+        limited = self._limiter.limit(own, key=key, cost=cost, timeout=timeout)
 
-        def decorate(function: F) -> F:
-            if not inspect.iscoroutinefunction(function):
+        def wrap(function: F) -> F:
+            if not is_async_function(function) and not inspect.isasyncgenfunction(function):
                 raise TypeError(f"{function!r} is not async: use Limiter.limit")
-            return self._limiter.limit(key, limit, cost, timeout)(function)
+            return limited(function)
 
-        self._limiter.counters(limit)
-        return decorate
+        return lambda function: decorate(function, wrap)

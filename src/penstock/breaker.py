@@ -30,11 +30,12 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 from penstock.circuit import CLOSED, HALF_OPEN, OPEN, CallCircuit, Permit
 from penstock.clock import MONOTONIC, SECOND, Clock
+from penstock.decorators import is_async_function
 from penstock.durations import Duration, parse_duration
 from penstock.errors import CircuitOpen
 from penstock.events import Event, Hook, Hooks
@@ -45,6 +46,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 Counts = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
 
 LONGEST_REASON = 200
+
+# For tests, which close all breakers of a process.
+BREAKERS: WeakSet[CircuitBreaker] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +66,8 @@ class CircuitChanged(Event):
 class CircuitBreaker:
     """``with breaker:`` runs the block, or raises `CircuitOpen` at once while it is open.
 
-    Also ``async with breaker:``, and ``@breaker`` for functions, sync or async. One breaker
-    stands for one dependency and is shared by all its callers, across threads and event
-    loops.
+    Also ``async with breaker:``, and ``@breaker`` for functions, sync or async. Use one
+    breaker for each dependency, and share it between all callers, threads and event loops.
 
     - ``failures``, ``ratio``, ``window``: it opens when, of the calls that ended in the
       last ``window``, at least ``failures`` failed and they were at least ``ratio`` of them
@@ -93,16 +96,14 @@ class CircuitBreaker:
             raise ValueError(f"ratio is a number from 0 to 1, such as 0.5, not {ratio!r}")
         if not isinstance(name, str) or not name:
             raise ValueError(f"name is a non-empty str, such as 'payments', not {name!r}")
-        first, longest = (
-            parse_duration(pause, "pause"),
-            parse_duration(longest_pause, "longest_pause"),
-        )
+        first = parse_duration(pause, "pause")
+        longest = parse_duration(longest_pause, "longest_pause")
         if longest < first:
             raise ValueError(f"longest_pause {longest_pause!r} is below pause {pause!r}")
         if clock is not None and not isinstance(clock, Clock):
             raise TypeError(f"a clock has now(), sleep() and sleep_async(); {clock!r} does not")
         self.name = name
-        self._is_failure = _checked(counts)
+        self._is_failure = _failure_test(counts)
         self._clock = MONOTONIC if clock is None else clock
         self._circuit = CallCircuit(
             _whole(failures, "failures"), ratio, parse_duration(window, "window"),
@@ -110,6 +111,7 @@ class CircuitBreaker:
         )  # fmt: skip
         self._hooks = Hooks()
         self._lock = threading.Lock()
+        BREAKERS.add(self)
 
     @property
     def state(self) -> str:
@@ -131,13 +133,13 @@ class CircuitBreaker:
         """Open it manually. It probes after its pause, as usual."""
         with self._lock:
             self._circuit.open(self._clock.now(), reason)
-        self._tell()
+        self._emit_changes()
 
     def close(self) -> None:
         """Close it manually, and forget what was counted."""
         with self._lock:
             self._circuit.close()
-        self._tell()
+        self._emit_changes()
 
     def subscribe(self, hook: Hook) -> None:
         """Call ``hook`` with a `CircuitChanged` whenever the state changes."""
@@ -156,23 +158,21 @@ class CircuitBreaker:
         _entered.set((*_entered.get(), (self, permit)))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended(_left(self), error)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        permit = _pop_permit(self)
+        if error is not None and (
+            not isinstance(error, Exception) or isinstance(error, CircuitOpen)
+        ):
+            self.gave_up(permit)
+        elif error is not None and self._is_failure(error):
+            self.failed(permit, f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+        else:
+            self.succeeded(permit)
 
     async def __aenter__(self) -> CircuitBreaker:
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.__exit__(kind, error, trace)
 
     def __call__(self, function: F) -> F:
@@ -184,7 +184,7 @@ class CircuitBreaker:
             )
         if not callable(function):
             raise TypeError(f"a breaker decorates a function, not {function!r}")
-        if inspect.iscoroutinefunction(function):
+        if is_async_function(function):
 
             @functools.wraps(function)
             async def guarded_async(*args: Any, **kwargs: Any) -> Any:
@@ -210,20 +210,20 @@ class CircuitBreaker:
         """
         with self._lock:
             permit = self._circuit.allows(self._clock.now())
-        self._tell()
+        self._emit_changes()
         return permit
 
     def succeeded(self, permit: Permit | None = None) -> None:
         """A call succeeded. Without a permit it counts as if it had just begun."""
         with self._lock:
             self._circuit.succeeded(permit, self._clock.now())
-        self._tell()
+        self._emit_changes()
 
     def failed(self, permit: Permit | None = None, reason: str = "a call failed") -> None:
         """A call failed; ``reason`` is shown by `CircuitOpen` if this opens the circuit."""
         with self._lock:
             self._circuit.failed(permit, self._clock.now(), reason)
-        self._tell()
+        self._emit_changes()
 
     def gave_up(self, permit: Permit | None = None) -> None:
         """A call ended without a result; its probe is free again."""
@@ -234,17 +234,7 @@ class CircuitBreaker:
         """The error that says why a call may not be made, and for how long."""
         return CircuitOpen(self.name, self.retry_after, self.reason)
 
-    def _ended(self, permit: Permit | None, error: BaseException | None) -> None:
-        if error is None:
-            self.succeeded(permit)
-        elif not isinstance(error, Exception) or isinstance(error, CircuitOpen):
-            self.gave_up(permit)
-        elif self._is_failure(error):
-            self.failed(permit, f"{type(error).__name__}: {error}"[:LONGEST_REASON])
-        else:
-            self.succeeded(permit)
-
-    def _tell(self) -> None:
+    def _emit_changes(self) -> None:
         """Emit events without the lock: a hook may use the breaker."""
         changes = self._circuit.changes
         while changes:
@@ -263,13 +253,13 @@ class CircuitBreaker:
 _entered: ContextVar[tuple[tuple[CircuitBreaker, Permit], ...]] = ContextVar("entered", default=())
 
 
-def _left(breaker: CircuitBreaker) -> Permit | None:
+def _pop_permit(breaker: CircuitBreaker) -> Permit | None:
     """The permit of the innermost block; None if a block ends in another context."""
-    inside = _entered.get()
-    for at in reversed(range(len(inside))):
-        if inside[at][0] is breaker:
-            _entered.set(inside[:at] + inside[at + 1 :])
-            return inside[at][1]
+    blocks = _entered.get()
+    for index in reversed(range(len(blocks))):
+        if blocks[index][0] is breaker:
+            _entered.set(blocks[:index] + blocks[index + 1 :])
+            return blocks[index][1]
     return None
 
 
@@ -279,7 +269,8 @@ def _whole(value: object, what: str) -> int:
     return value
 
 
-def _checked(counts: Counts) -> Callable[[Exception], bool]:
+def _failure_test(counts: Counts) -> Callable[[Exception], bool]:
+    """The function that says whether an exception counts as a failure."""
     kinds = (counts,) if isinstance(counts, type) else counts
     if not isinstance(kinds, tuple):
         if not callable(kinds):

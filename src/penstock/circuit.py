@@ -9,7 +9,7 @@
 
 Each pause is shortened at random by up to a half, so that a fleet does not retry in one wave.
 The Redis store and `penstock.CircuitBreaker` are built on it; they differ in what counts as too
-many failures, and in who makes the attempt: the store does so itself, while a `CallCircuit` lets
+many failures, and in how they probe: the store makes an attempt itself, while a `CallCircuit` lets
 some of its callers through.
 """
 
@@ -19,8 +19,6 @@ import random
 from collections import deque
 from collections.abc import Callable
 from typing import NewType
-
-from penstock.clock import SECOND
 
 CLOSED = "closed"
 OPEN = "open"
@@ -33,7 +31,7 @@ CELLS = 10
 
 
 class Circuit:
-    """The state, its start, and its reason. Pauses are seconds; times are of any one clock."""
+    """The state, its start, and its reason. Pauses are in any unit; times are of any one clock."""
 
     def __init__(
         self,
@@ -72,7 +70,7 @@ class Circuit:
         return pause
 
 
-class CallCircuit:
+class CallCircuit(Circuit):
     """A circuit that counts how calls end, and probes by letting some through.
 
     Times are nanoseconds. A permit is the number of the period of one state in which a call
@@ -90,55 +88,46 @@ class CallCircuit:
         probes: int,
         chance: Callable[[], float],
     ) -> None:
+        super().__init__(pause, longest_pause, chance)
         self._failures = failures
         self._ratio = ratio
         self._probes = probes
-        self._first, self._longest = pause, longest_pause
-        self._circuit = Circuit(pause / SECOND, longest_pause / SECOND, chance)
         self._recent = Recent(window)
         self.changes: deque[tuple[str, str, str]] = deque()
-        self._stretch = 1
+        self._period = 1
         # Not before this time: if open, the next probe; if half-open, treat probes as lost.
         self._until = 0
         self._wait = 0
-        self._taken = 0
-        self._worked = 0
-
-    @property
-    def state(self) -> str:
-        return self._circuit.state
-
-    @property
-    def reason(self) -> str:
-        return self._circuit.reason
+        self._probing = 0
+        self._succeeded = 0
 
     def allows(self, now: int) -> Permit | None:
         if self.state != CLOSED:
             self._until = min(self._until, now + self._wait)  # the clock may have stepped back
             if self.state == OPEN and now >= self._until:
-                self._circuit.probe()
+                self.probe()
                 self._changed(OPEN)
-                self._taken = self._worked = 0
-            elif self.state == HALF_OPEN and self._taken > self._worked and now >= self._until:
+                self._probing = self._succeeded = 0
+            elif self.state == HALF_OPEN and self._probing > self._succeeded and now >= self._until:
                 self.open(now, "a probe did not end in time")
-            if self.state == OPEN or self._taken >= self._probes:
+            if self.state == OPEN or self._probing >= self._probes:
                 return None
-            self._taken += 1
-            self._hold(now, self._longest)
-        return Permit(self._stretch)
+            self._probing += 1
+            self._hold(now, int(self._longest))
+        return Permit(self._period)
 
     def succeeded(self, permit: Permit | None, now: int) -> None:
-        if not self._believes(permit):
+        if not self._is_current(permit):
             return
         if self.state == CLOSED:
             self._recent.add(now, failed=False)
         elif self.state == HALF_OPEN:
-            self._worked += 1
-            if self._worked >= self._probes:
+            self._succeeded += 1
+            if self._succeeded >= self._probes:
                 self.close()
 
     def failed(self, permit: Permit | None, now: int, reason: str) -> None:
-        if not self._believes(permit):
+        if not self._is_current(permit):
             return
         if self.state == HALF_OPEN:
             self.open(now, reason)
@@ -149,36 +138,36 @@ class CallCircuit:
                 self.open(now, reason)
 
     def gave_up(self, permit: Permit | None) -> None:
-        if self._believes(permit) and self.state == HALF_OPEN:
-            self._taken = max(self._worked, self._taken - 1)
+        if self._is_current(permit) and self.state == HALF_OPEN:
+            self._probing = max(self._succeeded, self._probing - 1)
 
     def open(self, now: int, reason: str) -> None:
         if self.state != OPEN:
             before = self.state
-            self._circuit.trip(now, reason)
+            self.trip(now, reason)
             self._changed(before)
-            self._hold(now, round(self._circuit.pause() * SECOND))
+            self._hold(now, round(self.pause()))
 
     def close(self) -> None:
         if self.state != CLOSED:
             before = self.state
-            self._circuit.close()
+            super().close()
             self._changed(before)
         self._recent.clear()
 
     def retry_after(self, now: int) -> int:
         """Time until a call may pass; during probes, an estimate."""
-        if self.state == CLOSED or (self.state == HALF_OPEN and self._taken < self._probes):
+        if self.state == CLOSED or (self.state == HALF_OPEN and self._probing < self._probes):
             return 0
         left = min(max(0, self._until - now), self._wait)
-        return left if self.state == OPEN else min(left, self._first)
+        return left if self.state == OPEN else min(left, int(self._first))
 
     def _changed(self, before: str) -> None:
-        self._stretch += 1
+        self._period += 1
         self.changes.append((before, self.state, self.reason))
 
-    def _believes(self, permit: Permit | None) -> bool:
-        return permit is None or permit == self._stretch
+    def _is_current(self, permit: Permit | None) -> bool:
+        return permit is None or permit == self._period
 
     def _hold(self, now: int, wait: int) -> None:
         self._wait = wait

@@ -1,3 +1,4 @@
+# cython: embedsignature=True, embedsignature.format=python
 """Decision: the one result of asking, whatever the algorithm or the store.
 
 An algorithm fills it in the units it thinks in (nanoseconds, and ``_room`` in
@@ -7,7 +8,7 @@ most callers only look at the truth value.
 
 from __future__ import annotations
 
-from penstock.limit import Limit
+from penstock.limits import Limit
 
 try:
     import cython  # needed to compile this, not to run it

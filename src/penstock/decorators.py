@@ -1,26 +1,34 @@
-"""Blocks and decorated functions that run only when their limit allows it."""
+"""Blocks and decorated functions that run only when their limit allows it.
+
+A decorator takes the limit first and everything else by name. Without parentheses it gets the
+function itself: see `is_function`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, TypeGuard, TypeVar, cast
 
 from penstock.decision import Decision
-from penstock.errors import InvalidKey, LimitExceeded, StoreError
-from penstock.steps import drive, drive_async
+from penstock.errors import InvalidKey, LimitError, LimitExceeded, StoreError
+from penstock.flow_steps import Step, drive, drive_async
+from penstock.limits import Limit
+from penstock.stores.base import Counters, speaking
 from penstock.waiting import Flow
 
 F = TypeVar("F", bound=Callable[..., Any])
 Key = str | Callable[..., Any]
 # Begins a wait for a key; the limiter has added the limit, the cost and the time-out.
 Begin = Callable[[str], Flow]
-# Gives back what a decision took from a key.
-GiveBack = Callable[[str, Decision], Flow]
+# The same for a call, which may have to give back: of several limits, the decision of each.
+Decisions = Decision | list[Decision]
+BeginCall = Callable[[str], Generator[Step, Any, Decisions]]
+# Gives back what such a wait took from a key.
+GiveBack = Callable[[str, Any], Generator[Step, Any, object]]
 
 
 class Slot:
@@ -33,12 +41,7 @@ class Slot:
     def __enter__(self) -> Decision:
         return _entered(self._key, drive(self._begin(self._key)))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Nothing to give back: what was taken was used."""
 
 
@@ -52,12 +55,7 @@ class AsyncSlot:
     async def __aenter__(self) -> Decision:
         return _entered(self._key, await drive_async(self._begin(self._key)))
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         """Nothing to give back: what was taken was used."""
 
 
@@ -67,17 +65,70 @@ def _entered(key: str, decision: Decision) -> Decision:
     return decision
 
 
+def is_function(value: object) -> TypeGuard[Callable[..., Any]]:
+    """Whether a decorator was given the function itself: it was written without parentheses.
+
+    A lambda cannot have been decorated. It is a key function that should be given by name.
+    """
+    if isinstance(value, (classmethod, staticmethod)):
+        return True
+    if getattr(value, "__name__", None) == "<lambda>":
+        raise TypeError(f"{value!r} is not a limit: a key function is given by name, key=")
+    return callable(value)
+
+
+def is_async_function(function: object) -> bool:
+    """Whether calling it returns a coroutine: also for objects with an async ``__call__``."""
+    called = getattr(type(function), "__call__", None)  # noqa: B004 - to look at it
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
+def counters_for_calls(find: Callable[[Limit | str | None], Counters], limit: Any) -> Counters:
+    """The counters of a decorator's limit, or an error that says what to write."""
+    try:
+        return find(limit)
+    except LimitError as error:
+        if limit is None:
+            raise LimitError(
+                "no limit: write @limiter.limit('100/minute'), or make the limiter with one"
+            ) from None
+        if isinstance(limit, str) and type(error) is LimitError:
+            raise LimitError(
+                f"{error}. A decorator takes the limit first, and a key by name: key={limit!r:.100}"
+            ) from None
+        raise
+
+
+def decorate(function: F, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> F:
+    """``wrap(function)``, also for what ``@classmethod`` and ``@staticmethod`` return."""
+    if isinstance(function, (classmethod, staticmethod)):
+        return cast(F, type(function)(wrap(function.__func__)))
+    if not callable(function):
+        raise TypeError(f"a limit decorates a function, not {function!r:.100}")
+    return cast(F, wrap(function))
+
+
 def limit_calls(
-    key: Key | None, begin: Begin, begin_async: Begin, give_back: GiveBack
+    key: Key | None, begin: BeginCall, begin_async: BeginCall, give_back: GiveBack
 ) -> Callable[[F], F]:
-    """A decorator for functions, sync or async."""
+    """A decorator for functions, sync or async, and for generators."""
 
-    def decorate(function: F) -> F:
-        if inspect.iscoroutinefunction(function):
-            return cast(F, _limited_async(function, key, begin_async, give_back))
-        return cast(F, _limited(function, key, begin, give_back))
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        innermost = getattr(function, _LIMITED, function)
+        is_generator = inspect.isasyncgenfunction(function)
+        is_async = is_generator or is_async_function(function)
+        name = checked_key(key, function, is_async)
+        limited: Callable[..., Any]
+        if is_generator:
+            limited = _limited_generator(function, innermost, name, begin_async, give_back)
+        elif is_async:
+            limited = _limited_async(function, innermost, name, begin_async, give_back)
+        else:
+            limited = _limited(function, innermost, name, begin, give_back)
+        setattr(limited, _LIMITED, innermost)
+        return limited
 
-    return decorate
+    return lambda function: decorate(function, wrap)
 
 
 class _Stack:
@@ -89,6 +140,14 @@ class _Stack:
         self.function = function
         self.ran = False
         self.refusal: LimitExceeded | None = None
+
+    def admit(self, key: str, decisions: Decisions) -> Decisions:
+        """Remember a refusal and raise it."""
+        decision = speaking(decisions) if isinstance(decisions, list) else decisions
+        if not decision:
+            self.refusal = LimitExceeded(key, decision)
+            raise self.refusal
+        return decisions
 
     def gave_up(self, error: LimitExceeded) -> bool:
         """Whether this is the refusal of one of the limits, and the function has not run."""
@@ -105,28 +164,19 @@ _LIMITED = "__penstock_limited__"
 def _stack_of(function: object) -> _Stack:
     """The stack that the limits around us began, or a new one."""
     stack = _stack.get()
-    return stack if _is_open(stack, function) else _Stack(function)
-
-
-def _is_open(stack: _Stack | None, function: object) -> TypeGuard[_Stack]:
-    return stack is not None and stack.function is function and not stack.ran
+    if stack is not None and stack.function is function and not stack.ran:
+        return stack
+    return _Stack(function)
 
 
 def _limited(
-    function: Callable[..., Any], key: Key | None, begin: Begin, give_back: GiveBack
+    function: Callable[..., Any], innermost: object, key: Key, begin: BeginCall, give_back: GiveBack
 ) -> Callable[..., Any]:
-    key = checked_key(key, function, False)
-    innermost = getattr(function, _LIMITED, function)
-
     @functools.wraps(function)
     def limited(*args: Any, **kwargs: Any) -> Any:
         name = key(*args, **kwargs) if callable(key) else key
         stack = _stack_of(innermost)
-        try:
-            decision = _entered(name, drive(begin(name)))
-        except LimitExceeded as error:
-            stack.refusal = error
-            raise
+        decisions = stack.admit(name, drive(begin(name)))
         if function is innermost:
             stack.ran = True
             return function(*args, **kwargs)
@@ -136,32 +186,24 @@ def _limited(
         except LimitExceeded as error:
             if stack.gave_up(error):
                 with contextlib.suppress(StoreError):
-                    drive(give_back(name, decision))
+                    drive(give_back(name, decisions))
             raise
         finally:
             _stack.reset(token)
 
-    setattr(limited, _LIMITED, innermost)
     return limited
 
 
 def _limited_async(
-    function: Callable[..., Any], key: Key | None, begin: Begin, give_back: GiveBack
+    function: Callable[..., Any], innermost: object, key: Key, begin: BeginCall, give_back: GiveBack
 ) -> Callable[..., Any]:
-    key = checked_key(key, function, True)
-    innermost = getattr(function, _LIMITED, function)
-
     @functools.wraps(function)
     async def limited(*args: Any, **kwargs: Any) -> Any:
         name = key(*args, **kwargs) if callable(key) else key
         if inspect.isawaitable(name):
             name = await name
         stack = _stack_of(innermost)
-        try:
-            decision = _entered(name, await drive_async(begin(name)))
-        except LimitExceeded as error:
-            stack.refusal = error
-            raise
+        decisions = stack.admit(name, await drive_async(begin(name)))
         if function is innermost:
             stack.ran = True
             return await function(*args, **kwargs)
@@ -171,12 +213,51 @@ def _limited_async(
         except LimitExceeded as error:
             if stack.gave_up(error):
                 with contextlib.suppress(StoreError):
-                    await drive_async(give_back(name, decision))
+                    await drive_async(give_back(name, decisions))
             raise
         finally:
             _stack.reset(token)
 
-    setattr(limited, _LIMITED, innermost)
+    return limited
+
+
+def _limited_generator(
+    function: Callable[..., Any], innermost: object, key: Key, begin: BeginCall, give_back: GiveBack
+) -> Callable[..., Any]:
+    """An async generator can wait for its limit only when it is asked for its first item."""
+
+    @functools.wraps(function)
+    async def limited(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        name = key(*args, **kwargs) if callable(key) else key
+        if inspect.isawaitable(name):
+            name = await name
+        stack = _stack_of(innermost)
+        decisions = stack.admit(name, await drive_async(begin(name)))
+        async with contextlib.aclosing(function(*args, **kwargs)) as items:
+            stack.ran = function is innermost
+            token = _stack.set(stack)
+            try:
+                item = await anext(items)
+            except StopAsyncIteration:
+                return
+            except LimitExceeded as error:
+                if stack.gave_up(error):
+                    with contextlib.suppress(StoreError):
+                        await drive_async(give_back(name, decisions))
+                raise
+            finally:
+                _stack.reset(token)
+            with contextlib.suppress(StopAsyncIteration):
+                while True:
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        item = await items.athrow(error)
+                    else:
+                        item = await items.asend(sent)
+
     return limited
 
 

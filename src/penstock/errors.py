@@ -11,6 +11,9 @@
      |    +-- UnsupportedLimit         a limit that this store cannot hold
      |    +-- StoreUnavailable         a shared store that does not answer
      |    +-- ForeignValue             a key in a shared store with a value of another program
+     |    +-- RevisionConflict         a value that somebody else has changed meanwhile
+     |    +-- NotReplicated            a value that too few replicas have confirmed
+     +-- ValueTooLarge  (ValueError)   more than a value of a key-value store may have
      +-- TooManyLimits                 requests have brought too many different limits
      +-- RulesError     (ValueError)   rules that cannot be used; lists all problems
      +-- LimitExceeded                 a guarded call was refused; carries the Decision
@@ -73,6 +76,50 @@ class ForeignValue(StoreError):
 
     Rate limits do not raise it: they follow the failure policy.
     """
+
+
+class RevisionConflict(StoreError):
+    """A write that expected another revision: somebody else has changed the key meanwhile.
+
+    ``expected`` and ``actual`` are revisions; 0 means that the key does not exist.
+    """
+
+    def __init__(self, key: str, expected: int, actual: int) -> None:
+        self.key = key
+        self.expected = expected
+        self.actual = actual
+        now = f"is at revision {actual}" if actual else "does not exist"
+        wanted = f"revision {expected}" if expected else "that it does not exist"
+        super().__init__(f"{key!r} {now}, and the write expected {wanted}: read it again")
+
+    def __reduce__(self) -> tuple[type[RevisionConflict], tuple[str, int, int]]:
+        """Can be pickled, to come back from another process."""
+        return RevisionConflict, (self.key, self.expected, self.actual)
+
+
+class NotReplicated(StoreError):
+    """A value was written, but too few replicas confirmed it in time.
+
+    It is in force at ``revision``. It may be lost if the primary fails now.
+    """
+
+    def __init__(self, key: str, revision: int, confirmed: int, wanted: int) -> None:
+        self.key = key
+        self.revision = revision
+        self.confirmed = confirmed
+        self.wanted = wanted
+        super().__init__(
+            f"{key!r} was written as revision {revision}, but {confirmed} of {wanted} replicas"
+            " have confirmed it"
+        )
+
+    def __reduce__(self) -> tuple[type[NotReplicated], tuple[str, int, int, int]]:
+        """Can be pickled, to come back from another process."""
+        return NotReplicated, (self.key, self.revision, self.confirmed, self.wanted)
+
+
+class ValueTooLarge(PenstockError, ValueError):
+    """More bytes than a value of a key-value store may have."""
 
 
 class TooManyLimits(PenstockError):

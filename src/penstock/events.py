@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.limit import Limit
+from penstock.limits import Limit
 
 logger = logging.getLogger("penstock")
 
@@ -68,6 +68,31 @@ class RulesRejected(Event):
     """New rules were invalid; the old ones stay in force."""
 
     problems: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTaken(Event):
+    """A request holds slots of a rule's concurrency, ``until`` it is released or that time."""
+
+    rule: str
+    units: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReleased(Event):
+    """The slots of a request are free again. ``until`` is when their lease would have ended."""
+
+    rule: str
+    units: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRefused(Event):
+    """A request got no slot of a rule's concurrency; in shadow mode it ran all the same."""
+
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)

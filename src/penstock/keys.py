@@ -3,9 +3,12 @@
 Keys of a shared store::
 
     penstock:100/minute:user:42                     prefix : limit : key
+    penstock:@search:100/minute:user:42             of a limiter with a name
     penstock:{acme}:100/minute:user:42              with a hash tag, for a cluster
     penstock:1000/hour%20burst%202000:a%7Bb%7D      escaped where necessary
     penstock:slots:{reports}:held                   slots of a concurrency limit
+    penstock:leases:{penstock:100/minute:user:42}   leases of a counter
+    penstock:rlqs:{shop}:shop|user=42               a limit that is divided among Envoys
 
 Every part but the last is free of ``:``, so that different parts never make the same key.
 Spaces, control characters, quotes, braces, backslashes and ``%`` are written as ``%XX``. What is
@@ -15,6 +18,7 @@ Other text stays as it is, in UTF-8.
 Rules count each descriptor under a key of its own, in any store::
 
     shop|user=42|path=/cart                         domain | pair | pair
+    shop|user=42|path=/cart|slots                   slots of its concurrency
 
 Here ``|``, ``=``, ``%`` and control characters are escaped.
 """
@@ -62,17 +66,32 @@ def encode(text: str) -> bytes:
 # In a shared store ------------------------------------------------------------------
 
 
-@lru_cache(4096)  # asked for at every decision where keys have tags
-def counter_head(prefix: str, limit: str, tag: str | None = None) -> str:
-    """What all keys of one limit, and one hash tag, begin with; ``prefix`` is checked."""
-    if tag is None:
-        return f"{prefix}:{part(limit)}:"
-    return f"{prefix}:{{{part(tag)}}}:{part(limit)}:"
+@lru_cache(4096)  # called for every decision on keys with tags
+def counter_head(prefix: str, limit: str, tag: str | None = None, name: str | None = None) -> str:
+    """What all keys of one limit, one name and one hash tag begin with; ``prefix`` is checked."""
+    tagged = "" if tag is None else f"{{{part(tag)}}}:"
+    named = "" if name is None else f"@{part(name)}:"  # a limit begins with a digit
+    return f"{prefix}:{tagged}{named}{part(limit)}:"
 
 
 def counter_key(head: str, key: str) -> bytes:
     """Where the counter of ``key`` is kept; for ``head`` see `counter_head`."""
     return encode(head + last_part(key))
+
+
+def lease_key(prefix: str, counter: bytes) -> bytes:
+    """Where the leases of a counter are kept, in the same slot of a cluster."""
+    inside = counter if b"{" in counter else b"{%b}" % counter
+    return b"%b:leases:%b" % (encode(prefix), inside)
+
+
+def quota_key(prefix: str, account: str) -> bytes:
+    """Where a limit that is divided among Envoys is kept: one slot for each domain.
+
+    ``account`` is a `descriptor_key`.
+    """
+    domain = account.partition("|")[0]
+    return encode(f"{prefix}:rlqs:{{{part(domain)}}}:{last_part(account)}")
 
 
 def slot_keys(prefix: str, key: str, queues: int) -> tuple[bytes, ...]:
@@ -97,7 +116,7 @@ def descriptor_part(text: str) -> str:
 
 
 def descriptor_head(before: str, key: str) -> str:
-    """What stands before the value of a pair; ``before`` is the domain and earlier pairs."""
+    """The text before the value of a pair; ``before`` is the domain and earlier pairs."""
     return f"{before}|{descriptor_part(key)}="
 
 
@@ -107,6 +126,11 @@ def descriptor_key(domain: str, pairs: Iterable[tuple[str, str]]) -> str:
     for name, value in pairs:
         key = descriptor_head(key, name) + descriptor_part(value)
     return key
+
+
+def slots_key(key: str) -> str:
+    """Where the slots of a descriptor are kept; ``key`` is its `descriptor_key`."""
+    return f"{key}|slots"
 
 
 def _code(unsafe: re.Match[str]) -> str:

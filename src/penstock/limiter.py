@@ -4,21 +4,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from random import random
+from typing import TYPE_CHECKING, Any, Never, NoReturn, TypeVar, overload
 
-from penstock.arguments import Item, check_keys, merge_items, timeout_ns
+from penstock.arguments import (
+    ALL_KEYS,
+    AllKeys,
+    check_keys,
+    check_name,
+    merge_items,
+    patience_ns,
+    timeout_ns,
+)
+from penstock.arguments import Item as KeyAndLimit
+from penstock.combined import CombinedCounters, counters_of, parts_of
 from penstock.decision import Decision
-from penstock.decorators import Key, Slot, limit_calls
+from penstock.decorators import Key, Slot, counters_for_calls, is_function, limit_calls
+from penstock.durations import Duration, parse_duration
 from penstock.errors import LimitError
-from penstock.limit import Limit, as_limit
+from penstock.flow_steps import drive
+from penstock.limits import Limit, not_a_limit
+from penstock.misuse import wrong_arguments
+from penstock.partial_hits import PartialHit, charge, hit_up_to
 from penstock.reservation import Reservation
-from penstock.steps import drive
 from penstock.stores.base import Counters, Store, check_cost, check_key, speaking
-from penstock.stores.memory import MemoryStore
+from penstock.stores.url import as_store
+from penstock.streams import WAIT, check_on_refused, limited
 from penstock.waiters import TaskWaiter, ThreadWaiter, WaiterQueues
-from penstock.waiting import Flow, give_back, wait
+from penstock.waiting import Flow, give_back, give_back_all, wait, wait_for_all, wait_jittered
 
 if TYPE_CHECKING:
     from penstock import _no_cython as cython  # which has types
@@ -29,12 +44,19 @@ else:
         from penstock import _no_cython as cython
 
 F = TypeVar("F", bound=Callable[..., Any])
+Item = TypeVar("Item")
 
 # Limits that callers pass with a request are remembered, up to so many.
 MOST_KNOWN = 1024
 
 
-def _options(limit: Limit | str | None = None, store: Store | None = None) -> None:
+def _options(
+    limit: Limit | str | None = None,
+    store: Store | str | None = None,
+    *,
+    name: str | None = None,
+    chance: Callable[[], float] | None = None,
+) -> None:
     """Has the signature of `Limiter`: that of a compiled class cannot be seen."""
 
 
@@ -42,17 +64,31 @@ class Limiter:
     """Decides who may go ahead.
 
     ``Limiter("100/minute")`` keeps its state in this process; give it another
-    ``store`` to share it. `hit` is the verb that most callers want. Every verb
-    takes a ``limit`` of its own where one limiter serves several.
+    ``store`` to share it, or its URL. `hit` is the verb that most callers want. Every verb
+    takes a ``limit`` of its own where one limiter serves several. A text may name
+    several limits, ``"5/minute; 100/day"``: all of them pass, or nothing is taken.
+    Limiters on one store share the counts of equal limits, unless they have
+    different names. ``chance`` returns the random numbers from 0 to 1 of a jitter.
     """
 
     __signature__ = signature(_options)
 
-    def __init__(self, limit: Limit | str | None = None, store: Store | None = None) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise TypeError(f"store is a Store such as MemoryStore(), not {store!r}")
-        self.store = MemoryStore() if store is None else store
-        self.default = None if limit is None else self.store.counters(as_limit(limit))
+    def __init__(
+        self,
+        limit: Limit | str | None = None,
+        store: Store | str | None = None,
+        *more: Never,
+        name: str | None = None,
+        chance: Callable[[], float] | None = None,
+        **unknown: Never,
+    ) -> None:
+        wrong = wrong_arguments("Limiter", limit, store, more, unknown)
+        if wrong is not None:
+            raise wrong
+        self.store = as_store(store)
+        self.chance = random if chance is None else chance
+        self.name = check_name(name)
+        self.default = None if limit is None else counters_of(self.store, limit, name)
         self.known: dict[Limit | str, Counters] = {}
         self.thread_waiters = WaiterQueues(ThreadWaiter)
         self.task_waiters = WaiterQueues(TaskWaiter)
@@ -76,7 +112,7 @@ class Limiter:
         """Independent decisions at one moment, in one call."""
         return self.counters(limit).hit_many(check_keys(keys), cost)
 
-    def hit_all(self, items: Iterable[Item]) -> Decision:
+    def hit_all(self, items: Iterable[KeyAndLimit]) -> Decision:
         """All of several limits pass, or nothing is taken from any.
 
         Each item is ``(key, limit)`` or ``(key, limit, cost)``. The decision is the
@@ -90,60 +126,147 @@ class Limiter:
         key: str,
         limit: Limit | str | None = None,
         cost: int = 1,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
+        jitter: Duration | None = None,
     ) -> Decision:
         """Block until ``key`` may go ahead, first come, first served.
 
         Refuses if that can never be, or not within ``timeout`` seconds, and does so at
         once if that is known at once. With a leaky bucket, each caller gets a place in
-        the bucket, and is refused when it is full.
+        the bucket, and is refused when it is full. ``jitter`` is the longest of the
+        random pauses that follow the turn.
         """
-        return drive(self.begin(self.thread_waiters, key, limit, cost, timeout))
+        return drive(self.begin(self.thread_waiters, key, limit, cost, timeout, jitter))
+
+    def charge(self, key: str, cost: int = 1, limit: Limit | str | None = None) -> Decision:
+        """Take ``cost`` whether it fits or not, for what was used already.
+
+        The decision says what is left, and whether one more unit would pass.
+        """
+        checked = check_key(key), check_cost(cost)
+        return drive(charge(self.counters(limit), *checked))
+
+    def hit_up_to(self, key: str, most: int, limit: Limit | str | None = None) -> PartialHit:
+        """Take as much as there is, at most ``most`` units; ``.taken`` says how much.
+
+        It never takes more than the limit allows. A refusal starts no lockout.
+        """
+        checked = check_key(key), check_cost(most)
+        return drive(hit_up_to(self.store, self.counters(limit), *checked))
+
+    def limited(
+        self,
+        items: Iterable[Item],
+        *,
+        key: str,
+        limit: Limit | str | None = None,
+        cost: int = 1,
+        timeout: Duration | None = None,
+        on_refused: str = "wait",
+    ) -> Iterator[Item]:
+        """The items, each of which passes the limit first: ``for row in limiter.limited(rows,
+        key="export")``.
+
+        ``on_refused``: ``"wait"`` for each item's turn, at most ``timeout``, and raise
+        `LimitExceeded` then; ``"drop"`` items that are refused; or ``"raise"`` at once.
+        """
+        most = timeout if check_on_refused(on_refused) == WAIT else 0
+        counters, name, units = self.counters(limit), check_key(key), check_cost(cost)
+        patience = timeout_ns(most)
+
+        def decide() -> Decision:
+            return drive(wait(self.thread_waiters, counters, name, units, patience))
+
+        return limited(items, name, decide, on_refused)
 
     def refund(self, key: str, cost: int = 1, limit: Limit | str | None = None) -> None:
         """Give units back, never beyond full."""
         self.counters(limit).refund(key, cost)
 
-    def reset(self, key: str, limit: Limit | str | None = None) -> None:
-        """Forget the key: its next hit finds the limit untouched."""
-        self.counters(limit).reset(key)
+    def reset(self, key: str | AllKeys = ALL_KEYS, limit: Limit | str | None = None) -> None:
+        """Forget the key: its next hit finds the limit untouched. Without a key, forget all.
 
-    def reserve(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Reservation:
-        """Take ``cost`` now and settle for what was really used later."""
-        return Reservation(self.store, self.counters(limit), key, cost)
+        All keys of a limit are known to a memory store, and slowly found in Redis. For a
+        shared file there is ``store.clear()``.
+        """
+        counters = self.counters(limit)
+        if isinstance(key, AllKeys):
+            counters.clear()
+        else:
+            counters.reset(key)
+
+    def reserve(
+        self,
+        key: str,
+        limit: Limit | str | None = None,
+        cost: int = 1,
+        max_delay: Duration | None = None,
+    ) -> Reservation:
+        """Take ``cost`` now, and settle what was really used later.
+
+        With ``max_delay``, a bucket that has too little now reserves for later: ``.delay`` says
+        in how many seconds, at most ``max_delay``, the turn comes. Act then, or `cancel`.
+        """
+        counters, patience = self.counters(limit), patience_ns(max_delay)
+        return Reservation(self.store, counters, key, cost, patience)
 
     def slot(
         self,
         key: str,
         limit: Limit | str | None = None,
         cost: int = 1,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> Slot:
         """``with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
         return Slot(lambda key: self.begin(self.thread_waiters, key, limit, cost, timeout), key)
 
+    @overload
+    def limit(self, limit: F, /) -> F: ...
+
+    @overload
     def limit(
         self,
-        key: Key | None = None,
         limit: Limit | str | None = None,
+        *,
+        key: Key | None = None,
         cost: int = 1,
-        timeout: float | None = 0,
-    ) -> Callable[[F], F]:
+        timeout: Duration | None = 0,
+    ) -> Callable[[F], F]: ...
+
+    def limit(
+        self,
+        limit: Callable[..., Any] | Limit | str | None = None,
+        *,
+        key: Key | None = None,
+        cost: int = 1,
+        timeout: Duration | None = 0,
+    ) -> Any:
         """Limit the calls of a function, sync or async; a refused one raises `LimitExceeded`.
 
-        ``key`` is a string, or a function that makes one from the call's arguments;
-        by default all calls of the function share one. ``timeout`` lets a call
-        wait for its turn: seconds, or None for as long as it takes. If a function has
-        several limits, a call passes all of them or takes from none.
+        ``@limiter.limit`` and ``@limiter.limit("2/minute")``. ``key`` is a string, or a
+        function that makes one from the call's arguments; by default all calls of the
+        function share one. ``timeout`` lets a call wait for its turn: seconds, or None for
+        as long as it takes. A generator is limited once, when it is called; an async
+        generator when it is asked for its first item. If a function has several limits, a
+        call passes all of them or takes from none.
         """
+        if is_function(limit):
+            return self.limit(key=key, cost=cost, timeout=timeout)(limit)
         # A wrong argument is an error now, not in the first call.
-        counters = self.counters(limit)
+        counters = counters_for_calls(self.counters, limit)
         check_cost(cost)
-        timeout_ns(timeout)
+        most = timeout_ns(timeout)
+        if isinstance(counters, CombinedCounters):
+            return limit_calls(
+                key,
+                lambda key: wait_for_all(self.thread_waiters, counters, check_key(key), cost, most),
+                lambda key: wait_for_all(self.task_waiters, counters, check_key(key), cost, most),
+                lambda key, decisions: give_back_all(counters, key, cost, decisions),
+            )
         return limit_calls(
             key,
-            lambda key: self.begin(self.thread_waiters, key, limit, cost, timeout),
-            lambda key: self.begin(self.task_waiters, key, limit, cost, timeout),
+            lambda key: wait(self.thread_waiters, counters, check_key(key), cost, most),
+            lambda key: wait(self.task_waiters, counters, check_key(key), cost, most),
             lambda key, decision: give_back(counters, key, cost, decision),
         )
 
@@ -153,11 +276,15 @@ class Limiter:
         key: str,
         limit: Limit | str | None,
         cost: int,
-        timeout: float | None,
+        timeout: Duration | None,
+        jitter: Duration | None = None,
     ) -> Flow:
         """A wait in one of ``queues``, to be driven."""
-        checked = check_key(key), check_cost(cost)
-        return wait(queues, self.counters(limit), *checked, timeout_ns(timeout))
+        checked = self.counters(limit), check_key(key), check_cost(cost), timeout_ns(timeout)
+        if jitter is None:
+            return wait(queues, *checked)
+        longest = parse_duration(jitter, "jitter")
+        return wait_jittered(queues, *checked, lambda: int(self.chance() * longest))
 
     def counters(self, limit: Limit | str | None) -> Counters:
         """The store's counters of ``limit``, or of the limiter's own."""
@@ -168,15 +295,26 @@ class Limiter:
                 )
             return self.default
         if not isinstance(limit, (Limit, str)):
-            as_limit(limit)
+            raise LimitError(f"{not_a_limit(limit)}; a cost is given by name, cost=")
         counters = self.known.get(limit)
         if counters is None:
-            counters = self.store.counters(as_limit(limit))
+            counters = counters_of(self.store, limit, self.name)
             if len(self.known) >= MOST_KNOWN:
                 self.known.clear()
             self.known[limit] = counters
         return counters
 
+    def __copy__(self) -> Limiter:
+        return self  # its state is in the store
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a limiter cannot be pickled, as its state is in its store: pass the limit, and make"
+            " a limiter in each process; a SharedMemoryStore or a RedisStore is shared by them"
+        )
+
     def __repr__(self) -> str:
-        limit = "" if self.default is None else f"{str(self.default.limit)!r}, "
-        return f"Limiter({limit}store={self.store!r})"
+        parts = () if self.default is None else parts_of(self.default)
+        limit = f"{'; '.join([str(part.limit) for part in parts])!r}, " if parts else ""
+        name = "" if self.name is None else f", name={self.name!r}"
+        return f"Limiter({limit}store={self.store!r}{name})"

@@ -13,7 +13,7 @@ reset, otherwise       until the limit is whole again. A window that is counted 
 ``remaining`` is never above ``limit``. For fixed windows these are the numbers of Envoy's
 service. Times are told in whole seconds, rounded up: a client that waits for so long is never
 too early. The last three rows are `Decision.shown_remaining` and `Decision.shown_reset`. Header
-fields, ``Retry-After`` among them, are written in `penstock.integrations.deciding.http`.
+fields, ``Retry-After`` among them, are written in `penstock.integrations.deciding.responses`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from penstock.decision import Decision
 from penstock.durations import SECOND
-from penstock.limit import Limit
+from penstock.limits import Limit
 
 _BUCKETS = ("token_bucket", "leaky_bucket")
 
@@ -30,7 +30,7 @@ _BUCKETS = ("token_bucket", "leaky_bucket")
 @lru_cache(4096)
 def quota(limit: Limit) -> tuple[int, int]:
     """What can be taken at once, and the nanoseconds in which that comes back."""
-    if limit.algorithm in _BUCKETS:
+    if limit.algorithm in _BUCKETS and limit.amount:
         return limit.burst, -(-limit.burst * limit.period_ns // limit.amount)
     return limit.amount, limit.period_ns
 

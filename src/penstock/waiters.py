@@ -1,10 +1,26 @@
-"""Waiters: threads and tasks that wait for their turn, in order of arrival."""
+"""Waiters: threads and tasks that wait for their turn, in order of arrival.
+
+`WaiterQueues.leave` wakes the next one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Callable, Hashable
+from typing import Any
+
+
+def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:
+    """Call a function in an event loop: at once if that is the running one, else soon."""
+    try:
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        here = False
+    if here:
+        function(*args)
+    else:
+        loop.call_soon_threadsafe(function, *args)
 
 
 class Waiter:
@@ -13,12 +29,13 @@ class Waiter:
     def __init__(self, key: Hashable) -> None:
         self.key = key
         self.first = False
-        # With a leaky bucket: when it is this waiter's turn, and how much time it takes up.
+        self.rank = 0
+        # With a leaky bucket: when it is this waiter's turn, and how long its place is.
         self.due = 0
         self.width = 0
 
     def wake(self) -> bool:
-        """Wake it; False if there is nobody left to wake."""
+        """Wake it; False if its event loop was closed."""
         raise NotImplementedError
 
 
@@ -48,14 +65,7 @@ class TaskWaiter(Waiter):
     def wake(self) -> bool:
         if self._loop.is_closed():
             return False
-        try:
-            here = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            here = False
-        if here:
-            self._wake()
-        else:
-            self._loop.call_soon_threadsafe(self._wake)
+        call_in(self._loop, self._wake)
         return True
 
     def _wake(self) -> None:
@@ -63,7 +73,7 @@ class TaskWaiter(Waiter):
         self._ready.set()
 
     def time_out(self) -> None:
-        """End the wait in vain, unless it was woken already. Only in its own event loop."""
+        """End the wait, unless it was woken already. Call it only in the waiter's event loop."""
         if not self._ready.is_set():
             self._timed_out = True
             self._ready.set()
@@ -77,18 +87,23 @@ class TaskWaiter(Waiter):
 
 
 class WaiterQueues:
-    """A first-in, first-out queue for each key, which exists while somebody is in it."""
+    """A first-in, first-out queue for each key, which exists while it has waiters."""
 
     def __init__(self, make_waiter: Callable[[Hashable], Waiter]) -> None:
         self._make_waiter = make_waiter
         self._queues: dict[Hashable, list[Waiter]] = {}
         self._lock = threading.Lock()
 
-    def join(self, key: Hashable) -> Waiter:
+    def join(self, key: Hashable, rank: int = 0) -> Waiter:
+        """Join at the end, but before those of a higher rank, except the head."""
         waiter = self._make_waiter(key)
+        waiter.rank = rank
         with self._lock:
             queue = self._queues.setdefault(key, [])
-            queue.append(waiter)
+            place = len(queue)
+            while place > 1 and queue[place - 1].rank > rank:
+                place -= 1
+            queue.insert(place, waiter)
             waiter.first = len(queue) == 1
         return waiter
 
@@ -107,7 +122,7 @@ class WaiterQueues:
                 self._queues.pop(waiter.key, None)
 
     def close_gap(self, waiter: Waiter, end: int) -> bool:
-        """Move those behind ``waiter`` up by its width, if nobody else is among them.
+        """Move those behind ``waiter`` up by its width, if all of them are ours.
 
         ``end`` is where the store's queue ends. If a waiter of another process has a turn
         between ours or behind them, nothing moves.

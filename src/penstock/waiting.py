@@ -1,4 +1,4 @@
-"""The verbs that wait, written once for threads and for coroutines: see steps.py.
+"""The verbs that wait, written once for threads and for coroutines: see flow_steps.py.
 
 Where a flow is interrupted (an exception, a cancelled task), it gives back what it took.
 """
@@ -6,26 +6,59 @@ Where a flow is interrupted (an exception, a cancelled task), it gives back what
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
+from penstock.combined import CombinedCounters, Item, parts_of
 from penstock.decision import Decision
-from penstock.steps import CallCounters, Pause
-from penstock.stores.base import ENDLESS, Counters
+from penstock.flow_steps import CallCounters, CallEach, HitAll, Pause, Step
+from penstock.stores.base import ENDLESS, Counters, speaking
 from penstock.waiters import WaiterQueues
 
-Flow = Generator[CallCounters | Pause, Any, Decision]
+Flow = Generator[Step, Any, Decision]
+# Of several limits: the decision of each.
+FlowOfAll = Generator[Step, Any, list[Decision]]
 
 
 def wait(
     queues: WaiterQueues, counters: Counters, key: str, cost: int, timeout: int | None
 ) -> Flow:
     """Go ahead as soon as the limit allows it, first come, first served."""
+    if isinstance(counters, CombinedCounters):
+        return _wait_speaking(queues, counters, key, cost, timeout)
     if timeout == 0:
         return _hit_once(counters, key, cost)
     if counters.limit.algorithm == "leaky_bucket":
         return _wait_paced(queues, counters, key, cost, timeout)
     return _wait_in_turn(queues, counters, key, cost, timeout)
+
+
+def wait_jittered(
+    queues: WaiterQueues,
+    counters: Counters,
+    key: str,
+    cost: int,
+    timeout: int | None,
+    pause: Callable[[], int],
+) -> Flow:
+    """`wait`, and a pause after the turn has come, so that those who waited do not all act at once.
+
+    If it is interrupted in the pause, what was taken is given back.
+    """
+    decisions: list[Decision]
+    if isinstance(counters, CombinedCounters):
+        decisions = yield from wait_for_all(queues, counters, key, cost, timeout)
+    else:
+        decisions = [(yield from wait(queues, counters, key, cost, timeout))]
+    if all(decisions):
+        try:
+            yield Pause(counters.clock, pause())
+        except BaseException:
+            with contextlib.suppress(Exception):
+                for part, decision in zip(parts_of(counters), decisions, strict=True):
+                    yield from give_back(part, key, cost, decision)
+            raise
+    return speaking(decisions)
 
 
 def _hit_once(counters: Counters, key: str, cost: int) -> Flow:
@@ -41,7 +74,7 @@ def _hit_once(counters: Counters, key: str, cost: int) -> Flow:
             return decision
     decision = yield CallCounters(counters, "hit", (key, cost))
     if decision and decision._delay > 0:
-        # The bucket was full a moment ago, and somebody has left it since.
+        # The bucket was full a moment ago, and a place has become free since.
         yield CallCounters(counters, "refund", (key, cost, decision._mark, 0))
         return decision.refused(decision._delay)
     return decision
@@ -59,7 +92,8 @@ def _wait_in_turn(
     waiter = queues.join((counters, key))
     try:
         while not waiter.first:
-            woken = yield Pause(counters.clock, _left(deadline, counters), waiter)
+            left = None if deadline is None else max(0, deadline - counters.now())
+            woken = yield Pause(counters.clock, left, waiter)
             if not woken:
                 decision: Decision = yield CallCounters(counters, "peek", (key, cost))
                 if decision._retry < 0:
@@ -113,8 +147,7 @@ def _wait_paced(
 def give_back(counters: Counters, key: str, cost: int, decision: Decision) -> Flow:
     """Give back what a decision took, as it came to nothing.
 
-    A place in a leaky bucket is kept if there are others behind it, which were told their
-    times already.
+    A place in a leaky bucket is kept if there are others behind it: their times are fixed.
     """
     if counters.limit.algorithm == "leaky_bucket":
         seen: Decision = yield CallCounters(counters, "peek", (key, cost))
@@ -124,5 +157,80 @@ def give_back(counters: Counters, key: str, cost: int, decision: Decision) -> Fl
     return decision
 
 
-def _left(deadline: int | None, counters: Counters) -> int | None:
-    return None if deadline is None else max(0, deadline - counters.now())
+# Several limits -----------------------------------------------------------------------------
+
+
+def _wait_speaking(
+    queues: WaiterQueues, counters: CombinedCounters, key: str, cost: int, timeout: int | None
+) -> Flow:
+    return speaking((yield from wait_for_all(queues, counters, key, cost, timeout)))
+
+
+def wait_for_all(
+    queues: WaiterQueues, counters: CombinedCounters, key: str, cost: int, timeout: int | None
+) -> FlowOfAll:
+    """Go ahead as soon as all limits allow it, first come, first served.
+
+    Nothing is taken from any until all allow it. What was taken is given back if a leaky
+    bucket's turn would come too late, or if the flow is interrupted before it.
+    """
+    items = counters.items(key, cost)
+    if timeout == 0:
+        decisions: list[Decision] = yield HitAll(counters.store, items)
+    else:
+        decisions = yield from _attempt_in_turn(queues, counters, items, timeout)
+    delay = max([decision._delay for decision in decisions])
+    if delay == 0 or not all(decisions):
+        return decisions
+    if timeout is not None and delay > timeout:
+        yield from give_back_all(counters, key, cost, decisions)
+        late = [decision for decision in decisions if decision._delay > timeout]
+        return [decision.refused(decision._delay - timeout) for decision in late]
+    try:
+        yield Pause(counters.clock, delay)
+    except BaseException:
+        # A store that fails now must not hide why we were interrupted.
+        with contextlib.suppress(Exception):
+            yield from give_back_all(counters, key, cost, decisions)
+        raise
+    return decisions
+
+
+def _attempt_in_turn(
+    queues: WaiterQueues, counters: CombinedCounters, items: list[Item], timeout: int | None
+) -> FlowOfAll:
+    """`_wait_in_turn` for several limits."""
+    _, key, cost = items[0]
+    deadline = None if timeout is None else counters.now() + timeout
+    waiter = queues.join((counters, key))
+    try:
+        while not waiter.first:
+            left = None if deadline is None else max(0, deadline - counters.now())
+            woken = yield Pause(counters.clock, left, waiter)
+            if not woken:
+                calls = [(part, (key, cost)) for part in counters.parts]
+                seen: list[Decision] = yield CallEach(counters.store, "peek", calls)
+                return [
+                    decision.refused(max(decision._retry, decision.limit.interval_ns))
+                    if decision._retry >= 0
+                    else decision
+                    for decision in seen
+                ]
+        while True:
+            decisions: list[Decision] = yield HitAll(counters.store, items, True)
+            retry = speaking(decisions)._retry
+            if all(decisions) or retry < 0:
+                return decisions
+            if deadline is not None and counters.now() + retry > deadline:
+                return decisions
+            yield Pause(counters.clock, retry)
+    finally:
+        queues.leave(waiter)
+
+
+def give_back_all(
+    counters: CombinedCounters, key: str, cost: int, decisions: list[Decision]
+) -> Generator[Step, Any, None]:
+    """`give_back` for several limits, each by its own decision."""
+    for part, decision in zip(counters.parts, decisions, strict=True):
+        yield from give_back(part, key, cost, decision)

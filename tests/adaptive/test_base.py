@@ -14,7 +14,7 @@ import penstock.adaptive
 from adaptive.traffic import Teller
 from penstock.adaptive import AIMD, AdaptiveLimit, CPUTarget, Gradient2, Vegas
 from penstock.clock import SECOND
-from penstock.concurrency.size import Size
+from penstock.concurrency import Size
 from penstock.errors import LimitError
 
 

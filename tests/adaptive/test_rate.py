@@ -131,7 +131,7 @@ def test_threads_may_record_at_once() -> None:
 
 WRONG: list[tuple[Any, Any, type[Exception], str]] = [
     ("ten a second", AIMD(0.2), LimitError, "does not start with a number"),
-    (7, AIMD(0.2), LimitError, "a limit is a Limit or a string"),
+    (7, AIMD(0.2), LimitError, "7 does not say per what time"),
     ("10/second", 5, TypeError, "a strategy is an AdaptiveLimit"),
     ("10/second", Vegas(), LimitError, "Vegas reckons with how many run at once"),
     ("10/second", Gradient2(), LimitError, "take AIMD or CPUTarget"),

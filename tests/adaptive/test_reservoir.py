@@ -24,12 +24,12 @@ QUANTILES = [
 ]
 
 
-@pytest.mark.parametrize(("values", "part", "found"), QUANTILES)
-def test_quantiles(values: list[int], part: float, found: int) -> None:
+@pytest.mark.parametrize(("values", "part", "quantile"), QUANTILES)
+def test_quantiles(values: list[int], part: float, quantile: int) -> None:
     reservoir = Reservoir(1000, random.random)
     for value in values:
         reservoir.add(value)
-    assert reservoir.quantile(part) == found
+    assert reservoir.quantile(part) == quantile
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=60), st.floats(0.01, 0.99))
@@ -37,9 +37,9 @@ def test_a_quantile_is_a_value_that_so_many_do_not_exceed(values: list[int], par
     reservoir = Reservoir(60, random.random)
     for value in values:
         reservoir.add(value)
-    found = reservoir.quantile(part)
-    assert sum(value <= found for value in values) >= part * len(values) - 1e-6
-    assert sum(value < found for value in values) < part * len(values)
+    quantile = reservoir.quantile(part)
+    assert sum(value <= quantile for value in values) >= part * len(values) - 1e-6
+    assert sum(value < quantile for value in values) < part * len(values)
 
 
 def test_every_value_is_as_likely_to_be_kept_as_any_other() -> None:

@@ -1,4 +1,4 @@
-"""Runs told to a strategy by hand, and doors that let the real limiters do the letting in."""
+"""Runs recorded by hand, and admissions that use the real limiters."""
 
 from __future__ import annotations
 

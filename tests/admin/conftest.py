@@ -101,12 +101,12 @@ class Site:
         host: str = "127.0.0.1",
         headers: dict[str, str] | None = None,
     ) -> httpx.Response:
-        sent = dict(headers or {})
+        all_headers = dict(headers or {})
         if token is not None:
-            sent["Authorization"] = f"Bearer {token}"
+            all_headers["Authorization"] = f"Bearer {token}"
         content = body if isinstance(body, bytes) else None
         return await self.client.request(
-            method, f"http://{host}:{self.port}{path}", headers=sent, content=content,
+            method, f"http://{host}:{self.port}{path}", headers=all_headers, content=content,
             json=None if content is not None else body,
         )  # fmt: skip
 
@@ -129,16 +129,16 @@ Start = Callable[..., Awaitable[Site]]
 @pytest.fixture
 async def start(tmp_path: Path, our_loggers: None) -> AsyncIterator[Start]:
     """Starts a site the way a test wants it."""
-    made: list[Site] = []
+    sites: list[Site] = []
 
     async def begin(**options: Any) -> Site:
         site = Site(tmp_path)
-        site.client = httpx.AsyncClient(trust_env=False, verify=False, timeout=10)
-        made.append(site)
+        site.client = httpx.AsyncClient(trust_env=False, verify=False, timeout=60)
+        sites.append(site)
         return await site.start(**options)
 
     yield begin
-    for site in made:
+    for site in sites:
         await site.client.aclose()
         if hasattr(site, "server"):
             await site.server.close()

@@ -18,8 +18,8 @@ from penstock.metrics.snapshot import Snapshot
 
 
 async def remaining(site: Site, user: str = "42") -> list[int]:
-    found = await site.ask("GET", f"/v1/counters?descriptor=user={user}")
-    return [each["remaining"] for each in found.json()["counters"][0]["limits"]]
+    response = await site.ask("GET", f"/v1/counters?descriptor=user={user}")
+    return [each["remaining"] for each in response.json()["counters"][0]["limits"]]
 
 
 # Looking -----------------------------------------------------------------------------------
@@ -32,9 +32,9 @@ async def test_the_index_lists_all(site: Site) -> None:
 
 
 async def test_rlconfig_has_a_line_for_each_rule(site: Site) -> None:
-    found = await site.ask("GET", "/rlconfig")
-    assert found.headers["content-type"] == "text/plain; charset=utf-8"
-    assert found.text.splitlines() == [
+    response = await site.ask("GET", "/rlconfig")
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+    assert response.text.splitlines() == [
         "api/user: limits=5/second & 100/hour, shadow_mode: false",
         "api/plan=free/user: unit=MINUTE requests_per_unit=10, shadow_mode: false",
         "api/batch: limits=30/hour, shadow_mode: false",
@@ -78,9 +78,9 @@ async def test_rlconfig_shows_rules_as_they_are_in_force(site: Site) -> None:
 async def test_rules_as_json(site: Site) -> None:
     await site.ask("PUT", "/v1/mode", {"mode": "off", "name": "by_hour"})
     await site.ask("PUT", "/v1/mode", {"mode": "shadow", "name": "api/open"})
-    found = (await site.ask("GET", "/v1/rules")).json()
-    assert found["files"] == [str(site.rules)]
-    (domain,) = found["domains"]
+    body = (await site.ask("GET", "/v1/rules")).json()
+    assert body["files"] == [str(site.rules)]
+    (domain,) = body["domains"]
     user, free, batch, open_to_all = domain["rules"]
     assert user["limits"] == [
         {"name": "by_second", "limit": "5/second", "switched": None},
@@ -148,29 +148,52 @@ async def test_stats_by_the_names_of_envoys_service(site: Site) -> None:
 
 
 async def test_metrics_are_what_was_given(site: Site) -> None:
-    found = await site.ask("GET", "/metrics")
-    assert found.content == b"penstock_rules 4\n"
-    assert found.headers["content-type"].startswith("text/plain; version=0.0.4")
+    response = await site.ask("GET", "/metrics")
+    assert response.content == b"penstock_rules 4\n"
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
 
 
 async def test_health_of_each_component(site: Site) -> None:
     assert (await site.ask("GET", "/healthcheck")).text == "OK"
-    found = await site.ask("GET", "/v1/health")
-    assert found.json() == {"healthy": True, "components": {"": "up", "store": "up"}}
+    response = await site.ask("GET", "/v1/health")
+    assert response.json() == {"healthy": True, "components": {"": "up", "store": "up"}}
     site.up["store"] = False
     plain = await site.ask("GET", "/healthcheck")
     assert (plain.status_code, plain.text) == (500, "down: store")
-    found = await site.ask("GET", "/v1/health")
-    assert (found.status_code, found.json()["components"]["store"]) == (503, "down")
+    response = await site.ask("GET", "/v1/health")
+    assert (response.status_code, response.json()["components"]["store"]) == (503, "down")
 
 
 async def test_version(site: Site) -> None:
     site.clock.advance(90.5)
-    found = (await site.ask("GET", "/v1/version")).json()
-    assert found["core"] == _mode.describe()
-    assert found["uptime"] == 90.5
-    assert (found["rules"], found["domains"]) == (4, ["api"])
-    assert (found["wire"], found["store"]) == ("nghttp2", "memory")
+    body = (await site.ask("GET", "/v1/version")).json()
+    assert body["core"] == _mode.describe()
+    assert body["uptime"] == 90.5
+    assert (body["rules"], body["domains"]) == (4, ["api"])
+    assert (body["wire"], body["store"]) == ("nghttp2", "memory")
+
+
+async def test_the_store_and_its_leases(site: Site) -> None:
+    assert (await site.ask("GET", "/v1/store")).json() == {"store": "memory", "leases": None}
+    for name, value in (("leases", 2), ("lease_units", 30), ("lease_calls_total", 40)):
+        site.snapshot.set(f"penstock_{name}", ("redis",), value)
+    for decided, value in (("here", 900), ("directly", 100)):
+        site.snapshot.set("penstock_lease_decisions_total", ("redis", decided), value)
+    assert (await site.ask("GET", "/v1/store")).json()["leases"] == {
+        "keys": 2, "units": 30, "decided_here": 900, "decided_directly": 100, "calls": 40,
+        "failures": 0, "granted": 0, "returned": 0, "lapsed": 0, "stretched": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lease", "shown"),
+    [(None, None), (True, True), (False, False), ({"horizon": "20ms"}, {"horizon": 0.02})],
+)
+async def test_the_lease_of_a_rule(site: Site, lease: Any, shown: Any) -> None:
+    step = {"key": "user", "limits": "100/second", "lease": lease}
+    site.gate.replace({"domain": "api", "descriptors": [step]})
+    (domain,) = (await site.ask("GET", "/v1/rules")).json()["domains"]
+    assert domain["rules"][0].get("lease") == shown
 
 
 async def test_top(site: Site) -> None:
@@ -186,21 +209,21 @@ async def test_sources_may_be_awaited_and_may_be_missing(start: Start) -> None:
 
     site.api._handlers._sources = handlers.Sources(metrics=later)
     assert (await site.ask("GET", "/metrics")).text == "later"
-    for path in ("/stats", "/v1/top"):
+    for path in ("/stats", "/v1/store", "/v1/top"):
         assert (await site.ask("GET", path)).status_code == 501
     assert (await site.ask("GET", "/healthcheck")).text == "OK"
 
 
 async def test_head_is_get_without_its_body(site: Site) -> None:
-    found = await site.ask("HEAD", "/v1/rules")
-    assert (found.status_code, found.content) == (200, b"")
+    response = await site.ask("HEAD", "/v1/rules")
+    assert (response.status_code, response.content) == (200, b"")
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/rules", "/metrics", "/v1/counters", "/rlconfig"])
 async def test_no_answer_is_for_a_cache(site: Site, path: str) -> None:
-    found = await site.ask("GET", path)
-    assert found.headers["cache-control"] == "no-store"
-    assert found.headers["x-content-type-options"] == "nosniff"
+    response = await site.ask("GET", path)
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["x-content-type-options"] == "nosniff"
 
 
 # Counters ----------------------------------------------------------------------------------
@@ -211,21 +234,22 @@ async def test_a_look_counts_nothing(site: Site) -> None:
         await site.gate.check({"user": "42"})
     for _ in range(5):
         assert await remaining(site) == [2, 97]
-    found = (await site.ask("GET", "/v1/counters?domain=api&descriptor=user=42")).json()
-    (told,) = found["counters"]
+    body = (await site.ask("GET", "/v1/counters?domain=api&descriptor=user=42")).json()
+    (told,) = body["counters"]
     assert (told["rule"], told["reason"], told["shadow"]) == ("api/user", "limit", False)
     assert told["descriptor"] == [["user", "42"]]
     assert told["limits"][0] == {
         "name": "by_second", "limit": "5/second", "allowed": True, "remaining": 2,
         "retry_after": 0.0, "reset_after": 0.6, "overridden": False, "degraded": False,
+            "holders": None,
     }  # fmt: skip
 
 
 async def test_a_look_says_what_the_next_request_would_get(site: Site) -> None:
     for _ in range(5):
         await site.gate.check({"user": "42"})
-    found = (await site.ask("GET", "/v1/counters?descriptor=user=42&limit=by_second")).json()
-    (limit,) = found["counters"][0]["limits"]
+    body = (await site.ask("GET", "/v1/counters?descriptor=user=42&limit=by_second")).json()
+    (limit,) = body["counters"][0]["limits"]
     assert (limit["allowed"], limit["retry_after"]) == (False, 0.2)
     assert not await site.gate.check({"user": "42"})
 
@@ -236,8 +260,8 @@ async def test_a_look_says_what_the_next_request_would_get(site: Site) -> None:
 )
 async def test_how_a_descriptor_may_be_written(site: Site, text: str) -> None:
     await site.gate.check({"plan": "free", "user": "7"})
-    found = await site.ask("GET", f"/v1/counters?descriptor={quote(text)}")
-    (told,) = found.json()["counters"]
+    response = await site.ask("GET", f"/v1/counters?descriptor={quote(text)}")
+    (told,) = response.json()["counters"]
     assert (told["rule"], told["limits"][0]["remaining"]) == ("api/plan=free/user", 9)
 
 
@@ -249,8 +273,8 @@ async def test_values_of_all_kinds(site: Site, value: str) -> None:
 
 async def test_several_descriptors_and_none_that_match(site: Site) -> None:
     query = "descriptor=user=1&descriptor=who=2&descriptor=open=3"
-    found = (await site.ask("GET", f"/v1/counters?{query}")).json()["counters"]
-    assert [(each["rule"], each["reason"], len(each["limits"])) for each in found] == [
+    counters = (await site.ask("GET", f"/v1/counters?{query}")).json()["counters"]
+    assert [(each["rule"], each["reason"], len(each["limits"])) for each in counters] == [
         ("api/user", "limit", 2), (None, "unmatched", 0), ("api/open", "unlimited", 0),
     ]  # fmt: skip
 
@@ -341,14 +365,16 @@ async def test_shadow_for_one_rule_lets_it_refuse_nobody(site: Site) -> None:
 
 
 async def test_an_override_runs_out(site: Site) -> None:
-    asked = {"key": "user", "value": "42", "limit": "1/hour", "lasts": "10m"}
+    body = {"key": "user", "value": "42", "limit": "1/hour", "lasts": "10m"}
     free = {"plan": "free", "user": "42"}
-    done = (await site.ask("PUT", "/v1/overrides", asked)).json()
-    made = {"key": "user", "value": "42", "factor": None, "limit": "1/hour", "left": 600.0}
-    assert done == {"before": None, "after": made, "workers": 1}
+    done = (await site.ask("PUT", "/v1/overrides", body)).json()
+    override = {"key": "user", "value": "42", "factor": None, "limit": "1/hour", "left": 600.0}
+    assert done == {"before": None, "after": override, "workers": 1}
     assert [bool(await site.gate.check(free)) for _ in range(2)] == [True, False]
     site.clock.advance(599)
-    assert (await site.ask("GET", "/v1/overrides")).json() == {"overrides": [{**made, "left": 1.0}]}
+    assert (await site.ask("GET", "/v1/overrides")).json() == {
+        "overrides": [{**override, "left": 1.0}]
+    }
     site.clock.advance(1)
     assert (await site.ask("GET", "/v1/overrides")).json() == {"overrides": []}
     assert await site.gate.check(free)
@@ -471,6 +497,11 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("PATCH", M, None, 405, "allows DELETE, PUT, not PATCH"),
     ("GET", "/v1/rules?x=1", None, 400, "unknown parameter 'x': there are none here"),
     ("GET", "/v1/top?n=x", None, 400, "n must be a whole number, not 'x'"),
+    ("GET", "/v1/who?key=user", None, 400, "the parameter value is missing"),
+    ("GET", "/v1/changes?limit=0", None, 400, "limit must be from 1 to 1000, not 0"),
+    ("GET", "/v1/changes", None, 501, "without this feature"),
+    ("POST", "/v1/undo", {}, 400, "needs 'number'"),
+    ("POST", "/v1/undo", {"number": 0}, 400, "number must be at least 1"),
     ("GET", "/v1/top?n=-1", None, 400, "n must be a whole number"),
     ("GET", "/v1/top?n=1001", None, 400, "n must be from 1 to 1000"),
     ("GET", "/v1/top?n=1&n=2", None, 400, "n was given 2 times"),
@@ -554,8 +585,10 @@ BAD: list[tuple[str, str, Any, int, str]] = [
 async def test_bad_input(
     site: Site, method: str, path: str, body: Any, status: int, error: str
 ) -> None:
-    found = await site.ask(method, path, body)
-    assert (found.status_code, error in found.json()["error"]) == (status, True), found.text
+    response = await site.ask(method, path, body)
+    assert (response.status_code, error in response.json()["error"]) == (status, True), (
+        response.text
+    )
     assert site.gate.switches.calm
     known = {(each.method, each.path) for each in ENDPOINTS if each.action}
     if (method, path.partition("?")[0]) in known:
@@ -568,8 +601,8 @@ async def test_bad_input(
 
 
 async def test_a_body_that_is_too_large_is_refused(site: Site) -> None:
-    found = await site.ask("PUT", "/v1/mode", b" " * 300_000)
-    assert found.status_code == 413
+    response = await site.ask("PUT", "/v1/mode", b" " * 300_000)
+    assert response.status_code == 413
 
 
 async def test_the_table_tries_every_change_and_every_query() -> None:

@@ -31,22 +31,22 @@ def validate(answer: Any, method: str, path: str, status: int) -> None:
 
 
 async def test_it_is_served(site: Site) -> None:
-    found = await site.ask("GET", "/openapi.json")
-    assert found.json() == DOCUMENT
-    assert found.headers["content-type"] == "application/json"
+    response = await site.ask("GET", "/openapi.json")
+    assert response.json() == DOCUMENT
+    assert response.headers["content-type"] == "application/json"
 
 
 async def test_every_path_of_it_is_there_and_no_other(site: Site) -> None:
-    told = {
+    paths = {
         (method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods
     }
-    assert told == set(site.api._endpoints)
+    assert paths == set(site.api._endpoints)
     for path, methods in DOCUMENT["paths"].items():
-        found = await site.ask("TRACE", path)
-        assert found.status_code == 405
-        allowed = set(found.headers["allow"].split(", ")) - {"HEAD"}
+        response = await site.ask("TRACE", path)
+        assert response.status_code == 405
+        allowed = set(response.headers["allow"].split(", ")) - {"HEAD"}
         assert allowed == {method.upper() for method in methods}
-    for method, path in told:
+    for method, path in paths:
         assert (await site.ask(method, path)).status_code not in (404, 405)
 
 
@@ -73,17 +73,17 @@ async def test_what_is_looked_at_is_as_it_says(site: Site, endpoint: Endpoint) -
     query = "?descriptor=user=42&descriptor=x=1" if endpoint.path == "/v1/counters" else ""
     for up in (True, False):
         site.up["store"] = up
-        found = await site.ask("GET", endpoint.path + query)
+        response = await site.ask("GET", endpoint.path + query)
         is_text = endpoint.answers == TEXT
-        assert found.headers["content-type"].startswith("text/plain") == is_text
-        validate(None if is_text else found.json(), "GET", endpoint.path, found.status_code)
+        assert response.headers["content-type"].startswith("text/plain") == is_text
+        validate(None if is_text else response.json(), "GET", endpoint.path, response.status_code)
 
 
 async def test_what_is_changed_is_as_it_says(site: Site) -> None:
     for _, method, path, body, _, _ in CHANGES:
-        found = await site.ask(method, path, body)
+        response = await site.ask(method, path, body)
         plain = path.partition("?")[0]
-        validate(found.json(), method, plain, found.status_code)
+        validate(response.json(), method, plain, response.status_code)
         asks = DOCUMENT["paths"][plain][method.lower()].get("requestBody")
         if asks is not None:
             schema = asks["content"]["application/json"]["schema"]
@@ -96,8 +96,8 @@ async def test_errors_are_as_it_says(site: Site) -> None:
     for method, path, body, _, _ in BAD:
         plain = path.partition("?")[0]
         if method.lower() in DOCUMENT["paths"].get(plain, {}):
-            found = await site.ask(method, path, body)
-            validate(found.json(), method, plain, found.status_code)
+            response = await site.ask(method, path, body)
+            validate(response.json(), method, plain, response.status_code)
     for each in ENDPOINTS:
         denied = await site.ask(each.method, each.path, headers={"Host": "evil.example"})
         validate(denied.json(), each.method, each.path, denied.status_code)

@@ -59,32 +59,42 @@ def url() -> Iterator[str]:
 
 def test_http(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     short = ["--duration", "200ms", "--connections", "4"]
-    asked = ["bench", "http", f"{url}/v1/check", *short, "--keys", "5", "--limit"]
-    assert main([*asked, "10/hour"]) == 0
+    arguments = ["bench", "http", f"{url}/v1/check", *short, "--keys", "5", "--limit"]
+    assert main([*arguments, "10/hour"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"allowed +50 ", out)
     assert re.search(r"errors +0\n", out)
     for word in ("p50", "p90", "p99 ", "p99.9", "longest", "at most", "a second"):
         assert word in out
     # Now they have nothing left, and a limit that was stated wrongly does not show.
-    assert main([*asked, "10/hour"]) == 0
+    assert main([*arguments, "10/hour"]) == 0
     assert re.search(r"allowed +0 ", capsys.readouterr().out)
 
 
 def test_more_than_the_limit_is_a_failure(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["bench", "http", f"{url}/get", "--payload", "", "--duration", "100ms", "--keys", "2"]
-    assert main([*asked, "--limit", "1/hour"]) == 1
+    arguments = [
+        "bench",
+        "http",
+        f"{url}/get",
+        "--payload",
+        "",
+        "--duration",
+        "100ms",
+        "--keys",
+        "2",
+    ]
+    assert main([*arguments, "--limit", "1/hour"]) == 1
     assert re.search(r"over +2 +keys", capsys.readouterr().out)
-    assert main(asked) == 0
+    assert main(arguments) == 0
 
 
 def test_a_payload_of_ones_own(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "body").write_text("<{key}>")
-    asked = ["bench", "http", f"{url}/echo", "--duration", "100ms", "--header", "X-A: b"]
+    arguments = ["bench", "http", f"{url}/echo", "--duration", "100ms", "--header", "X-A: b"]
     for payload in ("<{key}>", f"@{tmp_path}/body"):
-        assert main([*asked, "--method", "put", "--payload", payload]) == 0
+        assert main([*arguments, "--method", "put", "--payload", payload]) == 0
         assert re.search(r"errors +0\n", capsys.readouterr().out)
 
 

@@ -74,9 +74,9 @@ def proxy(rules: Path, upstream: str, *more: str) -> Iterator[tuple[Any, str]]:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            found = re.match(r"penstock proxy: (http://127\.0\.0\.1:\d+) -> (\S+), 1 rule", line)
-            assert found, line
-            yield process, found[1]
+            match = re.match(r"penstock proxy: (http://127\.0\.0\.1:\d+) -> (\S+), 1 rule", line)
+            assert match, line
+            yield process, match[1]
         finally:
             process.terminate()
             process.communicate()
@@ -102,7 +102,7 @@ def test_limits_reload_and_end(rules: Path, upstream: str) -> None:
             else:
                 pytest.fail("the new rules did not come into force")
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
         assert "finishing open requests" in out
 
@@ -113,12 +113,12 @@ def test_limits_reload_and_end(rules: Path, upstream: str) -> None:
 def test_preflights_are_counted_if_that_is_said(
     rules: Path, upstream: str, more: list[str], statuses: list[int]
 ) -> None:
-    told = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    headers = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     with (
         proxy(rules, upstream, *more) as (_, url),
         httpx.Client(base_url=url, trust_env=False) as client,
     ):
-        found = [client.options("/limited", headers=told).status_code for _ in range(3)]
+        found = [client.options("/limited", headers=headers).status_code for _ in range(3)]
     assert found == statuses
 
 
@@ -149,7 +149,7 @@ def test_no_server_behind_it(rules: Path) -> None:
     with proxy(rules, "http://127.0.0.1:1") as (process, url):
         assert httpx.get(url, trust_env=False).status_code == 502
         process.terminate()
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=60)
         assert "no connection to http://127.0.0.1:1" in err
 
 
@@ -174,7 +174,7 @@ def test_a_body_that_drips_is_cut_off_as_the_options_say(rules: Path, upstream: 
     options = ("--body-timeout", "1s", "--least-rate", "100")
     with proxy(rules, upstream, *options) as (_, url):
         host, _, port = url.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), timeout=20) as client:
+        with socket.create_connection((host, int(port)), timeout=60) as client:
             client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
             client.settimeout(0.2)
             for _ in range(100):
@@ -203,19 +203,28 @@ def test_a_body_that_drips_is_cut_off_as_the_options_say(rules: Path, upstream: 
         (["--least-rate", "slow"], "least-rate must be bytes a second"),
         (["--least-rate", "-1"], "least-rate must be bytes a second"),
         (["--domain", "other"], "no domain 'other'"),
+        (["--dimension", "user"], "dimension is NAME=SOURCE"),
     ],
 )
 def test_bad_arguments(
     wrong: list[str], said: str, rules: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["proxy", "--upstream", "http://127.0.0.1:1", "--rules", str(rules), "--no-watch",
+    arguments = ["proxy", "--upstream", "http://127.0.0.1:1", "--rules", str(rules), "--no-watch",
              "--listen", "127.0.0.1:0"]  # fmt: skip
-    assert main([*given, *wrong]) == 2
+    assert main([*arguments, *wrong]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_rules_that_a_request_cannot_answer(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "rules.yaml").write_text("domain: a\ndescriptors: [{key: plan, limits: 1/hour}]")
-    given = ["proxy", "--upstream", "http://127.0.0.1:1", "--rules", str(tmp_path / "rules.yaml")]
-    assert main(given) == 2
-    assert "nobody says what 'plan' is" in capsys.readouterr().err
+    arguments = [
+        "proxy",
+        "--upstream",
+        "http://127.0.0.1:1",
+        "--rules",
+        str(tmp_path / "rules.yaml"),
+    ]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "nobody says what 'plan' is" in error
+    assert "--dimension plan=header:NAME" in error

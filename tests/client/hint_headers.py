@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -45,6 +46,8 @@ class Report:
     seconds: float = 0.0
     hits: list[tuple[float, bool]] = field(default_factory=list)
     tries: list[Tries] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
 
     @property
     def ideal(self) -> float:
@@ -68,19 +71,30 @@ class Report:
 class LimitedServer(httpx.AsyncBaseTransport):
     """A server that is not there: some milliseconds away, with a limit for all callers together."""
 
-    def __init__(self, report: Report, clock: FakeClock, chance: random.Random) -> None:
+    def __init__(
+        self,
+        report: Report,
+        clock: FakeClock,
+        chance: random.Random,
+        say: Callable[[Decision], dict[str, str]] = headers,
+    ) -> None:
         self._limiter = Limiter(report.limit, MemoryStore(clock=clock))
         self._report = report
         self._clock = clock
         self._began = clock.now()
         self._chance = chance
+        self._say = say
+
+    def use_up(self) -> None:
+        while self._limiter.hit("everybody"):
+            pass
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         await self._travel()
         decision = self._limiter.hit("everybody")
         self._report.hits.append(((self._clock.now() - self._began) / 1e9, bool(decision)))
         await self._travel()
-        return httpx.Response(200 if decision else 429, headers=headers(decision))
+        return httpx.Response(200 if decision else 429, headers=self._say(decision))
 
     async def _travel(self) -> None:
         await self._clock.sleep_async(self._chance.uniform(0.002, 0.008))

@@ -1,4 +1,4 @@
-"""A server that plays a script, under all three transports, on a clock that stands still."""
+"""A server that plays a script, under all transports, on a clock that stands still."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
+import aiohttp
 import httpx
 import requests
+from multidict import CIMultiDict
 from requests.adapters import BaseAdapter
 from urllib3 import HTTPResponse
+from yarl import URL as Url
 
-from penstock.client import AsyncPacedTransport, PacedAdapter, PacedTransport, Tries
+from penstock.client import (
+    AsyncPacedTransport,
+    PacedAdapter,
+    PacedMiddleware,
+    PacedTransport,
+    Tries,
+)
 from penstock.testing import FakeClock
 
 URL = "https://api.example.com/things"
@@ -115,6 +124,27 @@ class Requests(BaseAdapter):
         pass
 
 
+class AiohttpResponse:
+    """As much of a response as a middleware uses."""
+
+    def __init__(self, script: Script, status: int, headers: dict[str, str]) -> None:
+        self._script = script
+        self.status = status
+        self.headers = CIMultiDict(headers)
+
+    async def read(self) -> bytes:
+        self._script.closed += 1
+        return b"said"
+
+
+@dataclass
+class AiohttpRequest:
+    method: str
+    body: Any
+    url: Url = field(default_factory=lambda: Url(URL))
+    headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What the caller of one call got."""
@@ -174,10 +204,34 @@ def play_requests(script: Script, ask: Ask, **options: Any) -> Outcome:
         return Outcome(response.status_code, response.content, tries)
 
 
+def play_aiohttp(script: Script, ask: Ask, **options: Any) -> Outcome:
+    body = ask[1]
+    sent = aiohttp.BytesPayload(body) if isinstance(body, bytes) else body or b""
+
+    async def handler(request: Any) -> Any:
+        await asyncio.sleep(0)
+        answer = script.next(body if isinstance(body, bytes) else b"".join(body or ()))
+        if answer is None:
+            raise aiohttp.ClientConnectionError("down")
+        return AiohttpResponse(script, *answer)
+
+    async def main() -> Outcome:
+        middleware = PacedMiddleware(clock=script.clock, **options)
+        request: Any = AiohttpRequest(ask[0], sent)
+        try:
+            response: Any = await middleware(request, handler)
+        except Exception as error:
+            return Outcome(None, error=_kind(error))
+        return Outcome(response.status, await response.read(), response.penstock)
+
+    return asyncio.run(main())
+
+
 def _kind(error: Exception) -> str:
-    name = type(error).__name__
-    same = {"ConnectionError": "ConnectError", "HttpxNotSent": "NotSent"}
-    return same.get(name, name.removeprefix("Requests"))
+    for name in ("NotSent", "ConnectError"):
+        if name in type(error).__name__.replace("ConnectionError", "ConnectError"):
+            return name
+    return type(error).__name__
 
 
 Play = Callable[..., Outcome]
@@ -185,6 +239,7 @@ PLAYERS: dict[str, Play] = {
     "httpx": play_httpx,
     "httpx async": play_httpx_async,
     "requests": play_requests,
+    "aiohttp": play_aiohttp,
 }
 
 

@@ -25,6 +25,7 @@ class Served:
 
     url: str
     hits: list[tuple[float, bool]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
     connections: set[tuple[str, int]] = field(default_factory=set)
 
     def refused(self, after: float = 0.0) -> int:
@@ -41,13 +42,14 @@ def serving(limit: str) -> Iterator[Served]:
 
     async def answer(request: Request) -> Response:
         decision = limiter.hit("everybody")
+        served.bodies.append(await request.body())
         served.hits.append((time.monotonic(), bool(decision)))
         assert request.client is not None
         served.connections.add((request.client.host, request.client.port))
         body = "welcome" if decision else "no " * 30_000
         return PlainTextResponse(body, 200 if decision else 429, headers(decision))
 
-    app = Starlette(routes=[Route("/", answer, methods=["GET", "POST"])])
+    app = Starlette(routes=[Route("/", answer, methods=["GET", "POST", "PUT"])])
     config = uvicorn.Config(
         app, http="h11", ws="none", lifespan="off", log_level="warning", timeout_graceful_shutdown=2
     )
@@ -60,5 +62,5 @@ def serving(limit: str) -> Iterator[Served]:
         yield served
     finally:
         server.should_exit = True
-        thread.join(timeout=10)
+        thread.join(timeout=60)
         listener.close()

@@ -276,7 +276,7 @@ def test_who_leads_and_is_interrupted_hands_over() -> None:
         def sleep(self, seconds: float) -> None:
             if not self.interrupted:
                 self.interrupted = True
-                self.came.wait(5)
+                self.came.wait(60)
                 raise KeyboardInterrupt
             super().sleep(seconds)
 

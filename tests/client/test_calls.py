@@ -1,6 +1,6 @@
 """One call after another: tables of what a server answers and what becomes of it.
 
-Every case is played to all three transports, which must do the same.
+Every case is played to all transports, which must do the same.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ _answer = st.one_of(
     st.integers(0, 40).map(no),
     st.integers(0, 40).map(lambda after: no(after, 503)),
     st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(1, 30)).map(
-        lambda told: (200, {"RateLimit": f'"p";r={told[0]};t={told[1]}',
-                            "RateLimit-Policy": f'"p";q={told[2]};w=20'})
+        lambda policy: (200, {"RateLimit": f'"p";r={policy[0]};t={policy[1]}',
+                            "RateLimit-Policy": f'"p";q={policy[2]};w=20'})
     ),
 )  # fmt: skip
 
@@ -164,13 +164,13 @@ _answer = st.one_of(
 def test_all_transports_do_the_same(
     answers: list[Answer], ask: tuple[str, Any], chance: float, retries: Retries, timeout: Any
 ) -> None:
-    told = []
+    outcomes = []
     for play in PLAYERS.values():
         script = Script(answers)
         outcome = play(script, ask, chance=lambda: chance, retries=retries, timeout=timeout)
-        told.append((outcome, script.seen, script.now))
-    assert told[0] == told[1] == told[2]
-    outcome, seen, now = told[0]
-    assert outcome.status is not None or outcome.error == "ConnectError", "never a made-up end"
+        outcomes.append((outcome, script.seen, script.now))
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+    outcome, seen, now = outcomes[0]
+    assert outcome.status is not None or outcome.error == "ConnectError", "no invented response"
     assert len(seen) <= 1 + min(retries.most, retries.floor + 1)
     assert timeout is None or now <= timeout

@@ -12,6 +12,7 @@ from client.hint_headers import crowd
 from penstock.client.fields import ServerHints, Standing
 from penstock.client.pacer import Pacer
 from penstock.client.rate_estimator import Blind, Policy, looks_like, rate, steady, used
+from penstock.client.retries import Retries
 from penstock.clock import SECOND
 
 
@@ -103,11 +104,35 @@ def test_what_everybody_used(
 def test_the_share_is_what_of_all_was_ours() -> None:
     learned = Policy(policy(50, 60), 0.0)
     for turn in range(40):  # four others call as often as we do
-        learned.learn(policy(500 - 5 * turn, 60 - turn, 1000), float(turn), True)
+        learned.learn(policy(500 - 5 * turn, 60 - turn, 1000), float(turn), float(turn), True)
     assert learned.share == pytest.approx(1 / 5, rel=0.01)
     for turn in range(40, 70):
-        learned.learn(policy(300 - (turn - 40), 60 - turn, 1000), float(turn), True)
+        learned.learn(policy(300 - (turn - 40), 60 - turn, 1000), float(turn), float(turn), True)
     assert learned.share == pytest.approx(1.0, rel=0.05)
+
+
+def test_answers_that_overtake_each_other() -> None:
+    """Of calls that were under way together, the one with the least left counts."""
+    learned = Policy(policy(90, 6), 0.0)
+    left = []
+    for remaining, now, sent in [(80, 1.0, 0.5), (70, 1.1, 0.5), (79, 1.2, 0.5), (75, 1.3, 1.15)]:
+        learned.learn(policy(remaining, 6), now, sent, True)
+        left.append(learned.standing.remaining)
+    assert left == [80, 70, 70, 75]
+
+
+@pytest.mark.parametrize(("others", "alone"), [(0, True), (1, False)])
+def test_a_bucket_that_nobody_else_uses_is_used_further(others: int, alone: bool) -> None:
+    learned = Policy(policy(100, 0), 0.0)
+    for turn in range(1, 10):
+        assert turn > 3 or not learned.alone, "a few answers are needed to tell"
+        remaining = 50 - turn * (1 + others)
+        learned.learn(policy(remaining, (100 - remaining) * 0.6), turn / 1e3, turn / 1e3, True)
+    assert learned.alone is alone
+    quarter = policy(25, 45)
+    assert rate("bucket", quarter, 0, 1.0, 1.0, alone=True) == math.inf
+    assert rate("bucket", policy(12, 53), 0, 1.0, 1.0, alone=True) == pytest.approx(1.6)
+    assert rate("bucket", quarter, 0, 1.0, 1.0) < 1
 
 
 def test_a_refusal_halves_and_passing_gives_back() -> None:
@@ -116,7 +141,7 @@ def test_a_refusal_halves_and_passing_gives_back() -> None:
         learned.refused()
         assert learned.caution == expected
     for _ in range(20):
-        learned.learn(policy(10, 20), 1.0, True)
+        learned.learn(policy(10, 20), 1.0, 1.0, True)
     assert learned.caution == 1.0
     for _ in range(20):
         learned.refused()
@@ -152,9 +177,9 @@ def test_when_the_next_call_is_due(standing: Standing, now: float, luck: float, 
 def test_the_rate_is_never_nonsense(
     standing: Standing, kind: str, under_way: int, share: float, caution: float
 ) -> None:
-    found = rate(kind, standing, under_way, share, caution)
-    assert found >= 0
-    assert rate(kind, standing, under_way + 1, share, caution) <= found
+    calls_a_second = rate(kind, standing, under_way, share, caution)
+    assert calls_a_second >= 0
+    assert rate(kind, standing, under_way + 1, share, caution) <= calls_a_second
     assert steady(standing, share, caution) > 0
 
 
@@ -175,7 +200,7 @@ _standings = st.builds(
 def test_no_answers_make_the_pace_fail(
     answers: list[tuple[Standing, str, int]], luck: float, others: int
 ) -> None:
-    pace, now = Pacer(0, True, lambda: luck), 0
+    pace, now = Pacer(0, True, lambda: luck, Retries()), 0
     for _ in range(others):
         pace.leaves(now)
     for standing, how, seconds in answers:
@@ -183,7 +208,7 @@ def test_no_answers_make_the_pace_fail(
         pace.leaves(now)
         now += seconds * SECOND // 10
         if how == "pass":
-            pace.passed(now, ServerHints(None, (standing,)))
+            pace.passed(now, now, ServerHints(None, (standing,)))
         else:
             standings = () if how == "blind" else (standing,)
             pace.refused(now, now - 1, ServerHints(float(seconds), standings))
@@ -216,10 +241,13 @@ def test_where_nothing_is_said_refusals_must_do() -> None:
     for _ in range(5000):
         blind.refused(11.0, 0.5)
     assert blind.rate == 1 / 3600, "once in an hour it may try"
+    for _ in range(100):
+        blind.passed()
+    assert 0.9 < blind.rate < 2.0, "back to the rate that passed, and then slowly"
 
 
 def test_calls_that_were_refused_together_count_once() -> None:
-    pace = Pacer(0, True, lambda: 0.0)
+    pace = Pacer(0, True, lambda: 0.0, Retries())
     standing = ServerHints(1.0, (policy(0, 1),))
     for _ in range(5):
         pace.leaves(0)
@@ -235,10 +263,10 @@ def test_calls_that_were_refused_together_count_once() -> None:
 def test_a_gate_does_not_open_for_all_at_once() -> None:
     opened = []
     for chance in (0.0, 0.5, 1.0):
-        pace = Pacer(0, True, lambda chance=chance: chance)
+        pace = Pacer(0, True, lambda chance=chance: chance, Retries())
         for now in (0, 2 * SECOND):
             pace.leaves(now)
-            pace.passed(now, ServerHints(None, (policy(10, 20.5),)))
+            pace.passed(now, now, ServerHints(None, (policy(10, 20.5),)))
         pace.leaves(4 * SECOND)
         pace.refused(4 * SECOND, 4 * SECOND, ServerHints(5.0))
         opened.append(pace.gate / SECOND)
@@ -247,17 +275,23 @@ def test_a_gate_does_not_open_for_all_at_once() -> None:
 
 
 def test_the_strictest_policy_counts() -> None:
-    pace = Pacer(0, True, lambda: 0.5)
+    pace = Pacer(0, True, lambda: 0.5, Retries())
     pace.leaves(0)
     loose, tight = policy(40, 20.5), Standing("day", 2, 100.5, 1000, 86_400.0)
-    pace.passed(0, ServerHints(None, (loose, tight)))
+    pace.passed(0, 0, ServerHints(None, (loose, tight)))
     assert pace.due(0) == 50 * SECOND
     pace.leaves(50 * SECOND)
-    pace.passed(50 * SECOND, ServerHints(None, (policy(99, 60), Standing("day", 1, 50.5, 1000))))
+    pace.passed(
+        50 * SECOND,
+        50 * SECOND,
+        ServerHints(None, (policy(99, 60), Standing("day", 1, 50.5, 1000))),
+    )
     assert pace.due(50 * SECOND) == 100 * SECOND
     pace.leaves(101 * SECOND)
     pace.passed(
-        101 * SECOND, ServerHints(None, (policy(99, 60), Standing("day", 999, 80_000, 1000)))
+        101 * SECOND,
+        101 * SECOND,
+        ServerHints(None, (policy(99, 60), Standing("day", 999, 80_000, 1000))),
     )
     assert pace.due(101 * SECOND) == 101 * SECOND
 

@@ -62,8 +62,8 @@ def test_a_date_is_compared_with_the_answers_own_date(skew: int) -> None:
     headers["Retry-After"] = formatdate(server + 30, usegmt=True)
     headers["X-RateLimit-Remaining"] = "0"
     headers["X-RateLimit-Reset"] = str(round(server + 20))
-    found = read(httpx.Headers(headers), NOW)
-    assert found == ServerHints(30.0, (Standing("x-ratelimit", 0, 20.0),))
+    hints = read(httpx.Headers(headers), NOW)
+    assert hints == ServerHints(30.0, (Standing("x-ratelimit", 0, 20.0),))
 
 
 def test_without_a_date_our_clock_is_what_there_is() -> None:
@@ -163,9 +163,9 @@ def test_no_headers_make_it_fail(headers: dict[str, str]) -> None:
     class Plain(dict[str, str]):
         pass
 
-    found = read(Plain(headers), NOW)
-    assert found.retry_after is None or 0 <= found.retry_after <= LONGEST
-    for standing in found.standings:
+    hints = read(Plain(headers), NOW)
+    assert hints.retry_after is None or 0 <= hints.retry_after <= LONGEST
+    for standing in hints.standings:
         assert standing.remaining >= 0
         assert standing.reset is None or 0 <= standing.reset <= LONGEST
         assert standing.quota is None or standing.quota > 0

@@ -85,13 +85,13 @@ _lists = st.lists(st.one_of(_items, _items, _inner), max_size=4).flatmap(
 
 def theirs(text: str) -> list[Any] | None:
     """What http-sfv reads, in plain values."""
-    found = http_sfv.List()
+    parsed = http_sfv.List()
     try:
-        found.parse(text.encode())
+        parsed.parse(text.encode())
     except ValueError:
         # It takes an empty field for a broken one; for the RFC that is an empty list.
         return [] if not text.strip(" ") else None
-    return [_plain(member) for member in found]
+    return [_plain(member) for member in parsed]
 
 
 def _plain(member: Any) -> Any:
@@ -112,8 +112,8 @@ def _value(value: Any) -> Any:
 
 
 def ours(text: str) -> list[Any] | None:
-    found = read_list(text)
-    return None if found is None else [_ours(member) for member in found]
+    members = read_list(text)
+    return None if members is None else [_ours(member) for member in members]
 
 
 def _ours(member: Item) -> Any:

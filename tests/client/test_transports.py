@@ -152,7 +152,7 @@ async def test_what_would_be_refused_is_not_sent() -> None:
 
 
 async def test_the_last_answer_is_kept_while_a_retry_waits() -> None:
-    """Its turn does not come any more: what it was told before is what it gets."""
+    """Its turn does not come any more: it gets the last response."""
     script = Script([(429, {"Retry-After": "5"}), (429, {"Retry-After": "50"})])
     async with client(script, timeout=20, chance=lambda: 0.0) as it:
         first, second = await asyncio.gather(it.get(URL), it.get(URL))
@@ -248,7 +248,7 @@ async def test_who_is_cancelled_under_way_is_not_counted_any_more() -> None:
         await asyncio.sleep(0.01)
         transport = it._transport
         assert isinstance(transport, AsyncPacedTransport)
-        ((pacer, _),) = transport._caller._places.values()
+        ((pacer, _),) = transport._caller._keys.values()
         assert pacer.under_way == 1
         slow.cancel()
         await asyncio.gather(slow, return_exceptions=True)
@@ -308,7 +308,7 @@ async def test_a_cancelled_call_leaves_nothing_behind(at: int) -> None:
     ]
     assert cancelled or at == 1
     assert len(caller._queues) == 0
-    assert {pacer.under_way for pacer, _ in caller._places.values()} == {0}
+    assert {pacer.under_way for pacer, _ in caller._keys.values()} == {0}
 
 
 def test_threads_wait_in_one_line() -> None:
@@ -332,7 +332,7 @@ def test_threads_wait_in_one_line() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(timeout=20)
+            thread.join(timeout=60)
     assert done == [200] * 15
     assert len(transport._caller._queues) == 0
 
@@ -345,4 +345,4 @@ def test_keys_that_say_nothing_any_more_are_forgotten(monkeypatch: pytest.Monkey
             it.get(f"https://{number}.example.com")
         transport = it._transport
         assert isinstance(transport, PacedTransport)
-        assert len(transport._caller._places) <= 20
+        assert len(transport._caller._keys) <= 20

@@ -67,7 +67,7 @@ class Chaos:
             if error is not None:
                 raise error
         assert self.inside == {"a": 0, "b": 0}
-        assert self.limiter._limiter._slots.queues == {}, "somebody who has gone is remembered"
+        assert self.limiter._slots.queues == {}, "somebody who has gone is remembered"
 
     async def work(self) -> None:
         chance = self.chance

@@ -79,8 +79,8 @@ def test_local_is_this_processs_share(make: Make, server: Server) -> None:
         got: list[float] = []
         thread = threading.Thread(target=lambda: _run(limiter, got))
         thread.start()
-        wait_until(lambda: limiter.state("k").waiting == 1, "it waits", 5)
-    thread.join(5)
+        wait_until(lambda: limiter.state("k").waiting == 1, "it waits", 60)
+    thread.join(60)
     assert got, "a slot that is given back is handed on, with or without the server"
     kinds = [type(event) for event in events]
     assert StoreDown in kinds
@@ -97,16 +97,16 @@ def _run(limiter: ConcurrencyLimiter, got: list[float]) -> None:
 def test_without_the_server_slots_are_handed_on_at_once(
     make: Make, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_queue, "FIRST_PAUSE", 60 * 10**9)
-    monkeypatch.setattr(lease_queue, "LONGEST_PAUSE", 60 * 10**9)
+    monkeypatch.setattr(lease_queue, "FIRST_PAUSE", 3600 * 10**9)
+    monkeypatch.setattr(lease_queue, "LONGEST_PAUSE", 3600 * 10**9)
     limiter, got = make(1), []
     server.kill()
     with limiter.slot("k"):
         thread = threading.Thread(target=_run, args=(limiter, got))
         thread.start()
-        wait_until(lambda: limiter.state("k").waiting == 1, "it waits", 5)
-    thread.join(10)
-    assert got, "it pauses for a minute"
+        wait_until(lambda: limiter.state("k").waiting == 1, "it waits", 60)
+    thread.join(60)
+    assert got, "it pauses for an hour"
 
 
 @pytest.mark.parametrize(("limit", "share", "expected"), [(4, 0.5, 2), (4, 0.1, 1), (4, None, 4)])
@@ -156,10 +156,10 @@ def test_those_who_wait_when_it_goes_away(policy: str, make: Make, server: Serve
         threads = [threading.Thread(target=wait) for _ in range(3)]
         for thread in threads:
             thread.start()
-        wait_until(lambda: limiter.state("k").waiting == 3, "they wait", 5)
+        wait_until(lambda: limiter.state("k").waiting == 3, "they wait", 60)
         server.kill()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
     assert seen == [NoSlot if policy == "closed" else "ran"] * 3
 
@@ -171,7 +171,7 @@ def test_who_ran_meanwhile_is_counted_when_it_comes_back(make: Make, server: Ser
     with limiter.slot("k") as first, limiter.slot("k") as second:
         assert first.degraded
         server.restart()
-        wait_until(lambda: not second.degraded, "they are counted", 10)
+        wait_until(lambda: not second.degraded, "they are counted", 60)
         assert held(server) == 2
         with pytest.raises(LineFull):
             other.slot("k", timeout=0).__enter__()
@@ -204,10 +204,10 @@ def test_a_slot_that_cannot_be_renewed_is_lost_and_says_so(
     with limiter.slot("k") as hold:
         server.pause()
         begun = time.monotonic()
-        wait_until(lambda: hold.lost, "it is lost", 5)
+        wait_until(lambda: hold.lost, "it is lost", 60)
         assert time.monotonic() - begun > 0.5
         assert machine.took(begun) < 1.2
-        wait_until(lambda: any(isinstance(e, SlotLost) for e in events), "it is told", 5)
+        wait_until(lambda: any(isinstance(e, SlotLost) for e in events), "it is told", 60)
         server.resume()
         time.sleep(0.5)
         assert hold.lost, "once lost it stays so"
@@ -234,15 +234,15 @@ async def test_tasks_through_an_outage(server: Server) -> None:
                 await asyncio.sleep(0.01)
 
         tasks = [asyncio.ensure_future(work()) for _ in range(6)]
-        await asyncio.wait_for(goes_on(), 10)
+        await asyncio.wait_for(goes_on(), 60)
         await asyncio.to_thread(server.kill)
-        await asyncio.wait_for(goes_on(), 10)
+        await asyncio.wait_for(goes_on(), 60)
         await asyncio.to_thread(server.restart)
         while not any(isinstance(event, StoreUp) for event in events):
             await asyncio.sleep(0.01)
-        await asyncio.wait_for(goes_on(), 10)
+        await asyncio.wait_for(goes_on(), 60)
         stop = True
-        await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
         assert limiter.state("k").running == 0
 
 

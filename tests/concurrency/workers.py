@@ -42,7 +42,7 @@ def run(log: Log, name: str, hold: Any) -> None:
 
 def by_threads(url: str, prefix: str, limit: int, lease: float, path: str, most: float) -> None:
     log = Log(path)
-    store = RedisStore(url, prefix=prefix, connect_timeout="5s")
+    store = RedisStore(url, prefix=prefix, connect_timeout="60s")
     limiter = ConcurrencyLimiter(limit, store=store, lease=lease, **OPTIONS)
 
     def work(number: int) -> None:
@@ -64,7 +64,7 @@ def by_tasks(url: str, prefix: str, limit: int, lease: float, path: str, most: f
     log = Log(path)
 
     async def main() -> None:
-        store = RedisStore(url, prefix=prefix, connect_timeout="5s")
+        store = RedisStore(url, prefix=prefix, connect_timeout="60s")
         limiter = AsyncConcurrencyLimiter(limit, store=store, lease=lease, **OPTIONS)
 
         async def work(number: int) -> None:
@@ -83,7 +83,7 @@ def by_tasks(url: str, prefix: str, limit: int, lease: float, path: str, most: f
 
 def holder(url: str, prefix: str, limit: int, lease: float) -> None:
     """Hold one slot, and say when it is lost."""
-    store = RedisStore(url, prefix=prefix, connect_timeout="5s")
+    store = RedisStore(url, prefix=prefix, connect_timeout="60s")
     limiter = ConcurrencyLimiter(limit, store=store, lease=lease, **OPTIONS)
     events: list[Any] = []
     limiter.subscribe(events.append)

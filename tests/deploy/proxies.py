@@ -78,11 +78,11 @@ def running_penstock(rules: dict[str, Any], place: socket.socket) -> Iterator[No
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(60)
         yield
     finally:
         loop.call_soon_threadsafe(lambda: stop.set())
-        thread.join(10)
+        thread.join(60)
         loop.close()
 
 
@@ -113,7 +113,7 @@ def running_app() -> Iterator[int]:
         yield server.server_port
     finally:
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
         server.server_close()
 
 
@@ -123,7 +123,7 @@ def running_proxy(command: list[str], port: int, log: Path) -> Iterator[None]:
         home = {**os.environ, "HOME": str(log.parent), "XDG_DATA_HOME": str(log.parent)}
         process = subprocess.Popen(command, stdout=out, stderr=out, env=home)
         try:
-            end = time.monotonic() + 20
+            end = time.monotonic() + 60
             while True:
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                     break
@@ -133,7 +133,7 @@ def running_proxy(command: list[str], port: int, log: Path) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 class Answer:
@@ -146,7 +146,7 @@ class Answer:
 def ask(
     port: int, path: str = "/", method: str = "GET", body: bytes | None = None, **headers: str
 ) -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, named)

@@ -336,6 +336,11 @@ def test_the_image_is_built_from_what_there_is() -> None:
     for sources in re.findall(r"^COPY (?!--from)(.*) \S+$", content, re.M):
         for source in sources.split():
             assert (root / source).exists(), source
+    checked = re.findall(r"-c 'import (\S+)'", content)
+    assert checked
+    for module in checked:
+        path = root / "src" / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or path.with_suffix(".pyx").exists(), module
     kept = text("docker/Dockerfile.dockerignore")
     for source in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "src", "deploy/rules"):
         assert f"!{source}\n" in kept
@@ -369,6 +374,32 @@ def test_envoy_asks_for_what_the_rules_know() -> None:
     assert Settings().grpc.rpartition(":")[2] in address
     keys = {step.key for step in domain.steps}
     assert keys == {"remote_address", *re.findall(r'"descriptor_key": "(\w+)"', whole)}
+
+
+@pytest.mark.parametrize(
+    ("file", "rule"), [("rlqs.yaml", "DENY_ALL"), ("rlqs-soft.yaml", "ALLOW_ALL")]
+)
+def test_envoys_quotas_are_hard_or_soft(file: str, rule: str) -> None:
+    """And never a token bucket without an assignment: it crashes Envoy."""
+    (config,) = documents(f"envoy/{file}")
+    resources = config["static_resources"]
+    manager = resources["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    limiting = manager["http_filters"][0]["typed_config"]
+    (domain,) = load_files([DEPLOY / "rules"]).domains.values()
+    assert limiting["domain"] == domain.name
+    (cluster,) = [each for each in resources["clusters"] if each["name"] == "penstock"]
+    assert Settings().grpc.rpartition(":")[2] in json.dumps(cluster["load_assignment"])
+    matchers = limiting["bucket_matchers"]
+    (matcher,) = matchers["matcher_list"]["matchers"]
+    for match in (matcher["on_match"], matchers["on_no_match"]):
+        bucket = match["action"]["typed_config"]
+        fallback = {"fallback_rate_limit": {"blanket_rule": rule}}
+        assert bucket["no_assignment_behavior"] == fallback
+        expired = {"expired_assignment_behavior_timeout": "60s", **fallback}
+        assert bucket["expired_assignment_behavior"] == expired
+        assert set(bucket["bucket_id_builder"]["bucket_id_builder"]) <= {
+            step.key for step in domain.steps
+        }
 
 
 def test_traefik_asks_the_port_of_http() -> None:

@@ -170,7 +170,7 @@ def run_envoy(tmp_path: Path, app: int) -> None:
         running_proxy(envoy, port, tmp_path / "envoy.log"),
     ):
         answers = [ask(port, x_api_key="trial") for _ in range(12)]
-        other = ask(port, x_api_key="another")
+        other, plain = ask(port, x_api_key="another"), ask(port)
     assert [answer.status for answer in answers] == [200] * 10 + [429] * 2
     assert [answer.headers["X-App"] for answer in answers] == ["here"] * 10 + [None] * 2
     for answer in answers:
@@ -180,3 +180,4 @@ def run_envoy(tmp_path: Path, app: int) -> None:
     assert remaining == [*map(str, range(9, -1, -1)), "0", "0"]
     assert other.status == 200
     assert '1000;w=60;name="per_key"' in other.headers["x-ratelimit-limit"]
+    assert plain.headers["x-ratelimit-limit"] == "200"  # the burst, as in the guide

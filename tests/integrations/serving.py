@@ -28,7 +28,7 @@ def uvicorn_server(app: Any, **options: Any) -> Iterator[int]:
             yield listener.getsockname()[1]
         finally:
             server.should_exit = True
-            thread.join(10)
+            thread.join(60)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def ask(
     if body:
         lines.append(f"Content-Length: {len(body)}")
     message = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(message)
         whole = b""
         while chunk := connection.recv(65536):

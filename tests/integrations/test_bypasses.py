@@ -21,7 +21,7 @@ from penstock.integrations.asgi import BreakerMiddleware, ConcurrencyMiddleware,
 from penstock.integrations.asgi.request import AsgiRequest
 from penstock.integrations.deciding.dimensions import family
 from penstock.integrations.deciding.identity import Trust
-from penstock.integrations.deciding.keys import region_of
+from penstock.integrations.deciding.keys import trusted_header
 from penstock.integrations.django.request import DjangoRequest
 from penstock.integrations.flask import Penstock
 from penstock.integrations.wsgi import BreakerWSGI, PenstockWSGI
@@ -164,7 +164,7 @@ def test_a_request_of_another_kind_is_asked_in_lower_case() -> None:
 def test_a_region_is_what_the_proxy_added_not_what_was_there() -> None:
     request = AsgiRequest(asked((b"x-region", b"moon"), (b"x-region", b"eu")))
     request.trust = Trust(hops=1)
-    assert region_of(request, "x-region") == "eu"
+    assert trusted_header(request, "x-region") == "eu"
 
 
 def test_rubbish_in_a_header_is_not_kept() -> None:

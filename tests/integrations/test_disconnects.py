@@ -45,7 +45,7 @@ def everybody(request: Any) -> str:
 
 
 def hang_up(port: int, message: bytes, reset: bool = False) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(message)
         if reset:  # at once, without a good-bye
             connection.setsockopt(
@@ -54,7 +54,7 @@ def hang_up(port: int, message: bytes, reset: bool = False) -> None:
 
 
 def eventually(check: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not check():
         assert time.monotonic() < until, "it never came to pass"
         time.sleep(0.01)
@@ -147,7 +147,7 @@ def test_uvicorn_a_body_that_never_comes(middleware: bool) -> None:
         contextlib.ExitStack() as stack,
     ):
         for _ in range(TRIES):  # they stay, and keep the handler waiting
-            connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+            connection = socket.create_connection(("127.0.0.1", port), timeout=60)
             stack.enter_context(connection)
             connection.sendall(HALF % b"impatient")
             connection.recv(1000)
@@ -186,7 +186,7 @@ def test_uvicorn_streams_that_are_left_in_the_middle(depends: bool) -> None:
         app = PenstockMiddleware(app, limit=LIMIT, count_when=unless_failed)
     with uvicorn_server(app, log_level="critical") as port:
         for _ in range(TRIES):
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
                 connection.sendall(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
                 connection.recv(1000)
         eventually(lambda: ask(port).status == 429)

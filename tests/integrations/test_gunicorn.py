@@ -97,7 +97,7 @@ def gunicorn(folder: Path, *options: str) -> Iterator[int]:
     finally:
         server.terminate()
         try:
-            server.communicate(timeout=10)
+            server.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             server.kill()
             server.communicate()
@@ -105,7 +105,7 @@ def gunicorn(folder: Path, *options: str) -> Iterator[int]:
 
 def _port(server: subprocess.Popen[bytes]) -> int:
     """As the log says."""
-    log, until = b"", time.monotonic() + 30
+    log, until = b"", time.monotonic() + 60
     assert server.stderr is not None
     with selectors.DefaultSelector() as selector:
         selector.register(server.stderr, selectors.EVENT_READ)
@@ -122,7 +122,7 @@ def _port(server: subprocess.Popen[bytes]) -> int:
 def _wait_for_all(port: int) -> None:
     """Until every worker has answered."""
     seen: set[str] = set()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     with ThreadPoolExecutor(CLIENTS) as pool:
         while len(seen) < WORKERS:
             assert time.monotonic() < until, f"only {len(seen)} workers answer"
@@ -132,7 +132,7 @@ def _wait_for_all(port: int) -> None:
 
 
 def ask(port: int, path: str) -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -52,7 +52,7 @@ def at_once(count: int, act: Callable[[], Raw]) -> list[Raw]:
     together = threading.Barrier(count)
 
     def one(_: int) -> Raw:
-        together.wait(30)
+        together.wait(60)
         return act()
 
     with ThreadPoolExecutor(count) as pool:

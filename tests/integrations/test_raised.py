@@ -26,7 +26,7 @@ from integrations.serving import Raw, ask, uvicorn_server
 from penstock import CircuitBreaker, CircuitOpen, Limiter, LimitExceeded, LineFull, WaitedTooLong
 from penstock.errors import NoSlot, PenstockError
 from penstock.integrations.asgi import BreakerMiddleware, ConcurrencyMiddleware, PenstockMiddleware
-from penstock.integrations.fastapi import LimitFields
+from penstock.integrations.fastapi import LimitFields, limit
 from penstock.integrations.flask import Penstock
 from penstock.integrations.wsgi import BreakerWSGI, ConcurrencyWSGI, PenstockWSGI
 
@@ -67,8 +67,8 @@ def late(environ: Any, start_response: Any) -> Iterator[bytes]:
     yield b""
 
 
-def fastapi_app(*middleware: tuple[Any, dict[str, Any]]) -> fastapi.FastAPI:
-    app = fastapi.FastAPI()
+def fastapi_app(*middleware: tuple[Any, dict[str, Any]], **options: Any) -> fastapi.FastAPI:
+    app = fastapi.FastAPI(**options)
 
     @app.get("/{kind}")
     async def raising(kind: str) -> None:
@@ -77,6 +77,12 @@ def fastapi_app(*middleware: tuple[Any, dict[str, Any]]) -> fastapi.FastAPI:
     for kind, options in middleware:
         app.add_middleware(kind, **options)
     return app
+
+
+def limited_by_dependency(
+    *middleware: tuple[Any, dict[str, Any]], **options: Any
+) -> fastapi.FastAPI:
+    return fastapi_app(*middleware, dependencies=[fastapi.Depends(limit(**options))])
 
 
 def flask_app(**options: Any) -> flask.Flask:
@@ -145,6 +151,11 @@ SERVERS: dict[str, Callable[[], Any]] = {
     ),
     "fields": lambda: uvicorn_server(LimitFields(asgi)),
     "fastapi": lambda: uvicorn_server(fastapi_app((PenstockMiddleware, LIMIT))),
+    "fastapi dependency": lambda: uvicorn_server(limited_by_dependency(**LIMIT)),
+    "fastapi dependency exempt": lambda: uvicorn_server(limited_by_dependency(**EXEMPT)),
+    "fastapi dependency in middleware": lambda: uvicorn_server(
+        limited_by_dependency((PenstockMiddleware, {"limit": "8/minute"}), **LIMIT)
+    ),
     "wsgi": lambda: wsgi_server(PenstockWSGI(wsgi, limit="9/minute")),
     "wsgi late": lambda: wsgi_server(PenstockWSGI(late, limit="9/minute")),
     "wsgi exempt": lambda: wsgi_server(
@@ -188,7 +199,7 @@ def check_fields(answer: Raw) -> None:
     assert answer.header("X-RateLimit-Remaining") == "0"
 
 
-@pytest.mark.parametrize("server", ["asgi", "wsgi", "flask", "django"])
+@pytest.mark.parametrize("server", ["asgi", "fastapi dependency", "wsgi", "flask", "django"])
 def test_problem_details_by_accept(server: str) -> None:
     with SERVERS[server]() as port:
         answer = ask(port, "/limit", headers=(("Accept", "application/problem+json"),))
@@ -202,8 +213,9 @@ def test_problem_details_by_accept(server: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [LimitExceeded, PenstockError])
-def test_a_handler_of_fastapi_goes_first(kind: type[Exception]) -> None:
-    app = fastapi_app((PenstockMiddleware, LIMIT))
+@pytest.mark.parametrize("dependency", [False, True])
+def test_a_handler_of_fastapi_goes_first(kind: type[Exception], dependency: bool) -> None:
+    app = limited_by_dependency(**LIMIT) if dependency else fastapi_app((PenstockMiddleware, LIMIT))
 
     @app.exception_handler(kind)
     async def own(request: Any, error: Exception) -> fastapi.Response:
@@ -211,6 +223,15 @@ def test_a_handler_of_fastapi_goes_first(kind: type[Exception]) -> None:
 
     answer = TestClient(app).get("/limit")
     assert (answer.status_code, answer.text) == (418, "own")
+
+
+def test_a_dependency_answers_for_its_routes_only() -> None:
+    app = fastapi.FastAPI()
+    app.get("/limited/{kind}", dependencies=[fastapi.Depends(limit("9/minute"))])(fail)
+    app.get("/{kind}")(fail)
+    client = TestClient(app, raise_server_exceptions=False)
+    urls = ("/limited/limit", "/limit", "/limited/circuit", "/circuit")
+    assert [client.get(url).status_code for url in urls] == [429, 500, 503, 500]
 
 
 @pytest.mark.parametrize("kind", [LimitExceeded, PenstockError, Exception])
@@ -299,12 +320,14 @@ def test_count_when_sees_the_answer() -> None:
     seen: list[int] = []
     options = {**LIMIT, "count_when": lambda response: seen.append(response.status) or False}
     client = TestClient(fastapi_app((PenstockMiddleware, options)))
+    dependency = TestClient(limited_by_dependency(**options))
     wsgi_app = PenstockWSGI(late, **options)
     flask_client = flask_app(count_when=options["count_when"]).test_client()
     left = [client.get("/line").headers["x-ratelimit-remaining"] for _ in range(2)]
     list(wsgi_app({"REQUEST_METHOD": "GET", "PATH_INFO": "/waited"}, lambda *args: None))
     flask_client.get("/circuit")
-    assert (seen, left) == ([429, 429, 504, 503], ["8", "8"])
+    dependency.get("/waited")
+    assert (seen, left) == ([429, 429, 504, 503, 504], ["8", "8"])
 
 
 def test_a_breaker_counts_no_refusal_as_a_failure() -> None:
@@ -317,8 +340,11 @@ def test_a_breaker_counts_no_refusal_as_a_failure() -> None:
     assert [client.get("/waited").status_code for _ in range(3)][-1] == 503
 
 
-def test_a_websocket_that_was_not_accepted_is_answered_where_the_server_can() -> None:
-    app = PenstockMiddleware(asgi, limit="9/minute")
+@pytest.mark.parametrize(
+    "app",
+    [PenstockMiddleware(asgi, limit="9/minute"), ConcurrencyMiddleware(asgi, 5), LimitFields(asgi)],
+)
+def test_a_websocket_that_was_not_accepted_is_answered_where_the_server_can(app: Any) -> None:
     with pytest.raises(WebSocketDenialResponse) as denied:
         TestClient(app).websocket_connect("/limit").__enter__()
     assert (denied.value.status_code, denied.value.headers["retry-after"]) == (429, "60")

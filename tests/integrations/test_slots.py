@@ -240,7 +240,7 @@ def test_threads_wait_in_line() -> None:
 
     def slow(environ: Any, start_response: Any) -> Any:
         entered.set()
-        go.wait(10)
+        go.wait(60)
         start_response("200 OK", [])
         return []
 
@@ -256,7 +256,7 @@ def test_threads_wait_in_line() -> None:
     threads = [threading.Thread(target=request) for _ in range(2)]
     for thread in threads:
         thread.start()
-    entered.wait(10)
+    entered.wait(60)
     while limiter.state("all").waiting < 1:
         pass
     assert wsgi_call(app)[0] == 429

@@ -394,14 +394,14 @@ def test_waiting_requests_that_will_be_refused_hold_a_unit_until_then() -> None:
 
     def slow(environ: Any, start: Any) -> Any:
         entered.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         return inner(environ, start)
 
     ask = by_wsgi(PenstockWSGI(slow, **place.outer))
     Limiter(INNER, place.store).hit("greedy", cost=2)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, "greedy")
-        assert entered.wait(10)
+        assert entered.wait(60)
         assert place.left() == 19
         go_on.set()
         assert answer.result()[0] == 429

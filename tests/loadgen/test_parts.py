@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.limit import Limit
+from penstock.limits import Limit
 from penstock.loadgen.counts import Counts, cell_of, top_of
 from penstock.loadgen.envelope import accuracy, most_allowed
 from penstock.loadgen.load import Load, skew_of

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from penstock.async_gate import AsyncGate
-from penstock.limit import Limit
+from penstock.limits import Limit
 from penstock.loadgen.grpc import METHOD, GrpcConnection, GrpcTarget
 from penstock.loadgen.http import HttpTarget
 from penstock.loadgen.load import Load
@@ -73,7 +73,7 @@ async def scripted(serve: Serve) -> AsyncIterator[int]:
 async def drive_http(url: str, load: Load, body: Callable[[int], bytes] | None = None) -> Run:
     body = body or (lambda key: as_json("bench", descriptors(key, ["user"])))
     target = HttpTarget(url, "POST", [body(key) for key in range(load.keys)], [("X-A", "b")])
-    return await Scheduler(load, target.connect()).run()
+    return await Scheduler(load, target.connect).run()
 
 
 async def test_http_is_counted_and_measured() -> None:
@@ -87,14 +87,14 @@ async def test_http_is_counted_and_measured() -> None:
         return HttpResponse(200 if verdict else 429)
 
     async with http_server(handler) as url:
-        run = await drive_http(url, Load(seconds=0.3, connections=3, streams=2, keys=5))
+        run = await drive_http(url, Load(seconds=1, connections=3, streams=2, keys=5))
     counts = run.counts
     assert counts.answers == counts.sent == len(seen) > 100
     assert not counts.errors
     assert counts.allowed == 100
     assert counts.allowed_by_key == [20] * 5
     assert sum(counts.asked_by_key) == counts.sent
-    assert 0 < counts.percentile(50) <= counts.percentile(99) <= counts.longest < 5
+    assert 0 < counts.percentile(50) <= counts.percentile(99) <= counts.longest < 60
     assert seen[0].header("x-a") == "b"
     assert seen[0].header("content-type") == "application/json"
     # What is within the envelope, and what would not be.
@@ -209,19 +209,19 @@ def grpcio_server(answer: Callable[[bytes, grpc.ServicerContext], bytes]) -> Any
 
 async def drive_grpc(address: str, load: Load, names: list[str] | None = None) -> Run:
     messages = [as_message("bench", descriptors(k, names or ["user"])) for k in range(load.keys)]
-    return await Scheduler(load, GrpcTarget(address, messages).connect()).run()
+    return await Scheduler(load, GrpcTarget(address, messages).connect).run()
 
 
 async def test_grpc_is_counted_and_measured() -> None:
     service = Service(AsyncGate.from_rules(RULES))
     with grpcio_server(lambda message, context: bytes(service.rate_limit(message))) as address:
-        run = await drive_grpc(address, Load(seconds=0.6, connections=2, streams=16, keys=1))
+        run = await drive_grpc(address, Load(seconds=1, connections=2, streams=16, keys=1))
     counts = run.counts
     assert counts.answers == counts.sent > 20
     assert not counts.errors
     assert counts.allowed_by_key == [20]
     assert counts.refused == counts.sent - 20
-    assert 0 < counts.percentile(50) <= counts.percentile(99) <= counts.longest < 5
+    assert 0 < counts.percentile(50) <= counts.percentile(99) <= counts.longest < 60
 
 
 async def test_grpc_at_a_rate_with_three_descriptors() -> None:
@@ -252,7 +252,7 @@ async def test_errors_of_grpc_have_their_words() -> None:
 async def test_another_method_is_unimplemented() -> None:
     with grpcio_server(lambda message, context: b"") as address:
         target = GrpcTarget(address, [b""], "/none/None")
-        run = await Scheduler(Load(seconds=0.1, connections=1, keys=1), target.connect()).run()
+        run = await Scheduler(Load(seconds=0.1, connections=1, keys=1), target.connect).run()
     assert all(kind.startswith("gRPC 12") for kind in run.counts.errors)
     assert run.counts.errors
 
@@ -301,7 +301,7 @@ async def test_our_own_wire_with_frames_in_pieces() -> None:
         await asyncio.gather(pump(reader, lower, 4096), pump(upper, writer, 7))
 
     async with scripted(relay) as between:
-        load = Load(seconds=0.3, connections=2, streams=8, keys=4)
+        load = Load(seconds=1, connections=2, streams=8, keys=4)
         run = await drive_grpc(f"127.0.0.1:{between}", load)
     listener.close()
     await server.drain(0.2)
@@ -312,14 +312,14 @@ async def test_our_own_wire_with_frames_in_pieces() -> None:
 
 
 async def test_a_block_means_what_the_table_says_now() -> None:
-    drive = Scheduler(Load(keys=1), GrpcTarget("a:1", [b""]).connect())
+    drive = Scheduler(Load(keys=1), GrpcTarget("a:1", [b""]).connect)
     connection = GrpcConnection(drive, GrpcTarget("a:1", [b""]))
     remembered, latest = b"\x40\x0bgrpc-status\x01", b"\xbe"
     connection._status(remembered + b"0")
     assert [connection._status(latest) for _ in range(2)] == [None, None]
     connection._status(remembered + b"5")
     assert connection._status(latest) == "gRPC 5"
-    connection._settled.cancel()
+    connection.settled.cancel()
 
 
 @pytest.mark.parametrize("address", ["", "8081", ":8081", "a:b", "a:0", "a:99999"])

@@ -277,12 +277,12 @@ def test_three_times_as_many_are_seen_within_30_seconds(mean: float) -> None:
             assert not series.look(poisson(chance, mean), 20)
         part = chance.random()  # of the window in which it begins
         counts = [mean * (1 + 2 * part), 3 * mean, 3 * mean]
-        elapsed, found = part * WINDOW, False
+        elapsed, detected = part * WINDOW, False
         for at, count in enumerate(counts):
             if series.look(poisson(chance, count), 20):
-                found = elapsed + at * WINDOW <= 30
+                detected = elapsed + at * WINDOW <= 30
                 break
-        seen += found
+        seen += detected
     assert seen >= 297
 
 

@@ -50,9 +50,9 @@ def parsed(snapshot: Snapshot, accept: str) -> dict[tuple[str, frozenset[Any]], 
     assert is_open == (accept == OPENMETRICS)
     parse = parse_openmetrics if is_open else parse_text
     samples = [sample for family in parse(body.decode()) for sample in family.samples]
-    found = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
-    assert len(found) == len(samples), "one name and one set of labels: one sample"
-    return found
+    values = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+    assert len(values) == len(samples), "one name and one set of labels: one sample"
+    return values
 
 
 def key(name: str, **labels: str) -> tuple[str, frozenset[Any]]:
@@ -62,26 +62,28 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[Any]]:
 @pytest.mark.parametrize("accept", ["", OPENMETRICS])
 def test_every_value_is_read_back(accept: str) -> None:
     snapshot = recorded().snapshot()
-    found = parsed(snapshot, accept)
+    samples = parsed(snapshot, accept)
     for name, values in snapshot.values.items():
         for labels, value in values.items():
             named = dict(zip(FAMILIES[name].labels, labels, strict=True))
             if isinstance(value, list):
                 *counts, total = value
-                assert found[key(f"{name}_count", **named)] == sum(counts)
-                assert found[key(f"{name}_sum", **named)] == pytest.approx(total)
+                assert samples[key(f"{name}_count", **named)] == sum(counts)
+                assert samples[key(f"{name}_sum", **named)] == pytest.approx(total)
             else:
-                assert found[key(name, **named)] == value
+                assert samples[key(name, **named)] == value
     ours = "penstock_decisions_total"
-    assert found[key(ours, domain="api", rule="api/user", outcome="refused")] == 3
+    assert samples[key(ours, domain="api", rule="api/user", outcome="refused")] == 3
 
 
 @pytest.mark.parametrize("accept", ["", OPENMETRICS])
 def test_a_histogram_counts_upwards(accept: str) -> None:
-    found = parsed(recorded().snapshot(), accept)
+    samples = parsed(recorded().snapshot(), accept)
     name = "penstock_decision_seconds_bucket"
     buckets = {
-        float(dict(labels)["le"]): value for (each, labels), value in found.items() if each == name
+        float(dict(labels)["le"]): value
+        for (each, labels), value in samples.items()
+        if each == name
     }
     assert sorted(buckets) == [*BOUNDS, float("inf")]
     counts = [buckets[bound] for bound in sorted(buckets)]
@@ -110,12 +112,12 @@ def test_what_is_gathered_is_exposed_as_one() -> None:
     for name in ("0", "1"):
         gathered.put(name, recorded().snapshot().to_bytes())
     gathered.put("watch", merge([AnomalyWatch().snapshot(), Webhook("http://x/").snapshot()]))
-    found = parsed(gathered.snapshot(), "")
+    samples = parsed(gathered.snapshot(), "")
     ours = "penstock_decisions_total"
-    assert found[key(ours, domain="api", rule="api/user", outcome="refused")] == 6
-    assert found[key("penstock_workers")] == 2
-    assert found[key("penstock_refusals_anomalous", rule="all")] == 0
-    assert found[key("penstock_webhooks_total", outcome="sent")] == 0
+    assert samples[key(ours, domain="api", rule="api/user", outcome="refused")] == 6
+    assert samples[key("penstock_workers")] == 2
+    assert samples[key("penstock_refusals_anomalous", rule="all")] == 0
+    assert samples[key("penstock_webhooks_total", outcome="sent")] == 0
 
 
 def test_names_follow_the_conventions() -> None:

@@ -21,7 +21,7 @@ from penstock.testing import FakeClock
 def read(reader: InMemoryMetricReader) -> dict[str, dict[frozenset[Any], Any]]:
     data = reader.get_metrics_data()
     assert data is not None
-    found: dict[str, dict[frozenset[Any], Any]] = {}
+    metrics: dict[str, dict[frozenset[Any], Any]] = {}
     for resource in data.resource_metrics:
         for scope in resource.scope_metrics:
             assert scope.scope.name == "penstock"
@@ -30,8 +30,8 @@ def read(reader: InMemoryMetricReader) -> dict[str, dict[frozenset[Any], Any]]:
                     frozenset((point.attributes or {}).items()): point.value  # type: ignore[union-attr]  # no histograms here
                     for point in metric.data.data_points
                 }
-                found[metric.name] = points
-    return found
+                metrics[metric.name] = points
+    return metrics
 
 
 def test_it_exports_what_was_counted_and_goes_on() -> None:
@@ -46,20 +46,20 @@ def test_it_exports_what_was_counted_and_goes_on() -> None:
             for _ in range(5):
                 recorder.decided("api", gate.check({"user": "42"}), 0.003)
             clock.advance(1)
-            found = read(reader)
+            metrics = read(reader)
             labels = {"domain": "api", "rule": "api/user", "outcome": "refused"}
-            assert found["penstock_decisions_total"][frozenset(labels.items())] == refused
+            assert metrics["penstock_decisions_total"][frozenset(labels.items())] == refused
         api = {"domain": "api"}
-        assert found["penstock_decision_seconds_count"][frozenset(api.items())] == 10
-        sums = found["penstock_decision_seconds_sum"][frozenset(api.items())]
+        assert metrics["penstock_decision_seconds_count"][frozenset(api.items())] == 10
+        sums = metrics["penstock_decision_seconds_sum"][frozenset(api.items())]
         assert sums == pytest.approx(0.03)
-        buckets = found["penstock_decision_seconds_bucket"]
+        buckets = metrics["penstock_decision_seconds_bucket"]
         assert buckets[frozenset({**api, "le": "0.0025"}.items())] == 0
         assert buckets[frozenset({**api, "le": "0.005"}.items())] == 10
         assert buckets[frozenset({**api, "le": "+Inf"}.items())] == 10
-        assert found["penstock_workers"] == {frozenset(): 1}
-        told = {name for name, values in recorder.snapshot().values.items() if values}
-        assert {name for name in told if FAMILIES[name].kind != "histogram"} <= set(found)
+        assert metrics["penstock_workers"] == {frozenset(): 1}
+        names = {name for name, values in recorder.snapshot().values.items() if values}
+        assert {name for name in names if FAMILIES[name].kind != "histogram"} <= set(metrics)
     finally:
         provider.shutdown()
 

@@ -13,7 +13,7 @@ from penstock import Gate
 from penstock.breaker import CircuitBreaker
 from penstock.errors import RulesError
 from penstock.events import Damaged, Degraded, Hooks, StoreDown, StoreUp
-from penstock.limit import Limit
+from penstock.limits import Limit
 from penstock.metrics import Hashed, Recorder, Snapshot
 from penstock.metrics.families import BOUNDS
 from penstock.rules.deciding.verdict import Descriptor, Verdict
@@ -60,8 +60,8 @@ def decide(gate: Gate, recorder: Recorder, *descriptors: Any, **more: Any) -> Ve
 
 
 def outcomes(snapshot: Snapshot, rule: str) -> dict[str, int]:
-    found = snapshot.values["penstock_decisions_total"]
-    return {labels[2]: value for labels, value in found.items() if labels[1] == rule and value}  # type: ignore[misc]  # a number
+    decisions = snapshot.values["penstock_decisions_total"]
+    return {labels[2]: value for labels, value in decisions.items() if labels[1] == rule and value}  # type: ignore[misc]  # a number
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_a_time_falls_into_the_bucket_whose_bound_it_does_not_exceed() -> None:
 
 
 def details(snapshot: Snapshot) -> dict[tuple[str, str, str], Any]:
-    found = snapshot.values.get("penstock_detailed_decisions_total", {})
-    return {labels[1:]: value for labels, value in found.items() if value}
+    decisions = snapshot.values.get("penstock_detailed_decisions_total", {})
+    return {labels[1:]: value for labels, value in decisions.items() if value}
 
 
 def test_values_are_told_where_a_rule_asks_for_it() -> None:

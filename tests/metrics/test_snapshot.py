@@ -23,10 +23,10 @@ RULES: dict[str, Any] = {
 }
 
 
-def worker(name: str, asked: list[dict[str, str]], **options: Any) -> Recorder:
+def worker(name: str, descriptors: list[dict[str, str]], **options: Any) -> Recorder:
     gate, recorder = Gate.from_rules(RULES), Recorder(worker=name, **options)
     recorder.follow(gate)
-    for each in asked:
+    for each in descriptors:
         recorder.decided("api", gate.check(each), 0.002)
     return recorder
 
@@ -62,11 +62,11 @@ def test_the_sum_is_what_one_process_would_have_counted(asked: list[list[dict[st
 
 
 def put(at: int, values: dict[str, dict[tuple[str, ...], Any]]) -> Snapshot:
-    made = Snapshot(at)
+    snapshot = Snapshot(at)
     for name, rows in values.items():
         for labels, value in rows.items():
-            made.set(name, labels, value)
-    return made
+            snapshot.set(name, labels, value)
+    return snapshot
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,9 @@ def test_the_sum_is_bounded_and_places_are_kept() -> None:
 # What is not a snapshot ----------------------------------------------------------------------
 
 
-def broken() -> list[bytes]:
+def broken_snapshots() -> list[bytes]:
     good = json.loads(worker("0", [{"user": "1"}] * 7).snapshot().to_bytes())
-    made = [b"", b"{", b"[]", b"null", b"\xff", json.dumps(good).encode()[:-5]]
+    broken = [b"", b"{", b"[]", b"null", b"\xff", json.dumps(good).encode()[:-5]]
     for change in (
         {"version": 99},
         {"at": "soon"},
@@ -196,11 +196,15 @@ def broken() -> list[bytes]:
         {"families": {"penstock_decision_seconds": [[["api"], 5]]}},
         {"families": {"penstock_decision_seconds": [[["api"], [0] * len(BOUNDS)]]}},
     ):
-        made.append(json.dumps({**good, **change}).encode())
-    return made
+        broken.append(json.dumps({**good, **change}).encode())
+    return broken
 
 
-@pytest.mark.parametrize("data", broken(), ids=lambda data: repr(data[:30]))
+BROKEN = broken_snapshots()
+
+
+# Named by number: the bytes contain the time, so they differ between the processes of xdist.
+@pytest.mark.parametrize("data", BROKEN, ids=range(len(BROKEN)))
 def test_what_is_no_snapshot_is_an_error_and_changes_nothing(data: bytes) -> None:
     gathered = Gathered()
     gathered.put("0", worker("0", [{"user": "1"}]).snapshot())

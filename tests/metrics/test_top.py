@@ -26,15 +26,15 @@ def counted(stream: list[int], capacity: int) -> Top[int]:
 
 def check_promises(top: Top[int], stream: list[int], capacity: int) -> None:
     true, n = Counter(stream), len(stream)
-    found = {each.key: each for each in top.most()}
+    counted = {each.key: each for each in top.most()}
     assert top.total == n
-    assert len(found) == len(top) <= capacity
+    assert len(counted) == len(top) <= capacity
     for key, times in true.items():
         if times * capacity > n:
-            assert key in found, "a key with more than n/k is missing"
-        if key not in found:
+            assert key in counted, "a key with more than n/k is missing"
+        if key not in counted:
             assert times <= top.least
-    for key, each in found.items():
+    for key, each in counted.items():
         assert each.count - each.error <= true[key] <= each.count
         assert each.error * capacity <= n
     counts = [each.count for each in top.most()]

@@ -35,6 +35,13 @@ def limits(draw: st.DrawFn, algorithms: tuple[str, ...] = (), plain: bool = Fals
     buckets = algorithm in ("token_bucket", "leaky_bucket")
     if buckets:
         options["burst"] = draw(_optional(st.integers(1, 20)))
+    if algorithm == "token_bucket" and not plain and draw(st.integers(0, 3)) == 0:
+        most = options["burst"] or amount
+        initial = draw(st.one_of(st.just(0), st.integers(0, most)))
+        try:
+            return Limit(amount, per, **options, initial=initial)
+        except ValueError:
+            return Limit(min(amount, 7), "10s", algorithm=algorithm, initial=0)
     if algorithm == "fixed_window":
         options["align"] = draw(st.sampled_from(["epoch", "first_hit"]))
     if algorithm == "sliding_window":

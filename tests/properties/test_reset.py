@@ -26,7 +26,9 @@ def looks(limiter: Limiter, key: str) -> list[Any]:
 
 @given(st.data())
 def test_a_key_is_as_good_as_new_at_reset_after_and_not_before(data: st.DataObject) -> None:
-    limit = data.draw(limits().filter(lambda limit: not limit.warm_up_ns))
+    # With `initial` a new key has less than a full bucket, which is what it tells the time of.
+    plain = limits().filter(lambda limit: not limit.warm_up_ns and limit.initial is None)
+    limit = data.draw(plain)
     clock = FakeClock(START)
     limiter = Limiter(limit, store=MemoryStore(clock=clock))
     unit, period = max(1, limit.interval_ns), limit.period_ns

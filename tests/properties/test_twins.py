@@ -23,7 +23,7 @@ FIELDS = (
 )  # fmt: skip
 VERBS = (
     "hit", "hit", "hit", "peek", "attempt", "attempt_all", "refund", "settle", "reset",
-    "hit_many", "hit_all",
+    "hit_many", "hit_all", "reserve",
 )  # fmt: skip
 
 
@@ -48,21 +48,30 @@ def play(library: ModuleType, store: Any, clock: FakeClock, limit: Limit, script
             if reservation:
                 clock.advance_ns(step // 2 if step > 0 else 0)
                 reservation.settle(other)
-            found = [reservation.decision]
+            decisions = [reservation.decision]
+        elif verb == "reserve":
+            if limit.soft is not None or limit.lockout_ns or "bucket" not in limit.algorithm:
+                continue
+            patience = -1 if other % 3 == 0 else other * limit.interval_ns // 10
+            counters = limiter.counters(None)
+            decisions = [counters.reserve("k", cost, patience) for _ in range(1 + other % 4)]
+            if decisions[0] and other % 2:
+                kept = min(other % 5, cost - 1)
+                counters.cancel("k", cost - kept, decisions[0]._mark, kept)
         elif verb == "attempt":
             patience = -1 if other % 3 == 0 else other * limit.interval_ns // 10
-            found = [limiter.counters(None).attempt("k", cost, patience)]
+            decisions = [limiter.counters(None).attempt("k", cost, patience)]
         elif verb == "attempt_all":
             beside = limiter.counters("3/second burst 77")
             wanted = [(limiter.counters(None), "k", cost), (beside, "k", 1)]
-            found = limiter.store.hit_each(wanted, attempt=True)
+            decisions = limiter.store.hit_each(wanted, attempt=True)
         elif verb == "hit_many":
-            found = limiter.hit_many(["k", "k"], cost=cost)
+            decisions = limiter.hit_many(["k", "k"], cost=cost)
         elif verb == "hit_all":
-            found = [limiter.hit_all([("k", None, cost), ("k", "3/second burst 77", 1)])]
+            decisions = [limiter.hit_all([("k", None, cost), ("k", "3/second burst 77", 1)])]
         else:
-            found = [getattr(limiter, verb)("k", cost=cost)]
-        answers += [[str(d.limit), *(getattr(d, field) for field in FIELDS)] for d in found]
+            decisions = [getattr(limiter, verb)("k", cost=cost)]
+        answers += [[str(d.limit), *(getattr(d, field) for field in FIELDS)] for d in decisions]
     return answers
 
 

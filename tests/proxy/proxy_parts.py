@@ -108,7 +108,7 @@ async def app_server(app: Any, **options: Any) -> AsyncIterator[int]:
 
 
 async def head_of(reader: asyncio.StreamReader) -> bytes:
-    return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
 
 
 def replying(response: bytes) -> Serve:
@@ -167,7 +167,7 @@ class Client:
         await self.writer.drain()
 
     async def read(self, n: int = 65_536) -> bytes:
-        return await asyncio.wait_for(self.reader.read(n), 5)
+        return await asyncio.wait_for(self.reader.read(n), 60)
 
     async def ask(self, data: bytes, head: bool = False) -> Response:
         await self.send(data)

@@ -104,7 +104,7 @@ async def _gunicorn() -> AsyncIterator[int]:
     try:
         port = 0
         while not port:
-            line = (await asyncio.wait_for(process.stderr.readline(), 30)).decode()
+            line = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
             assert line, "gunicorn did not start"
             if "Listening at: http://127.0.0.1:" in line:
                 port = int(line.partition("127.0.0.1:")[2].partition(" ")[0])

@@ -108,8 +108,8 @@ async def test_trailers_of_a_response_pass_and_those_of_a_request_do_not() -> No
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await head_of(reader)
-        seen.append(await asyncio.wait_for(reader.readuntil(b"0\r\n"), 5))
-        seen.append(await asyncio.wait_for(reader.readuntil(b"\r\n"), 5))
+        seen.append(await asyncio.wait_for(reader.readuntil(b"0\r\n"), 60))
+        seen.append(await asyncio.wait_for(reader.readuntil(b"\r\n"), 60))
         writer.write(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
             b"2\r\nok\r\n0\r\nX-Sum: 7\r\nSet-Cookie: a=1\r\n\r\n"
@@ -162,7 +162,7 @@ async def test_a_response_that_ends_with_its_connection() -> None:
                 assert answer["transfer-encoding"] == "chunked"
         async with Client.to(front.port) as client:
             await client.send(b"GET / HTTP/1.0\r\n\r\n")
-            whole = await asyncio.wait_for(client.reader.read(), 5)
+            whole = await asyncio.wait_for(client.reader.read(), 60)
             assert whole.startswith(b"HTTP/1.1 200 Fine\r\n")
             assert whole.endswith(b"\r\n\r\nall of it")
             assert b"transfer-encoding" not in whole.lower()

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.async_gate import AsyncGate
 from penstock.integrations.asgi import PenstockMiddleware
+from penstock.integrations.deciding import notices
 from penstock.service.service import Observer
 from proxy.proxy_parts import Client, app_server, replying, running, scripted
 
@@ -106,6 +107,33 @@ async def test_a_client_behind_a_trusted_proxy_and_one_that_only_says_so() -> No
             assert statuses == [200, 200, 429]
 
 
+async def test_a_proxy_in_front_that_was_not_declared_is_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(notices, "_logged", set())
+    async with (
+        scripted(replying(OK)) as port,
+        running(port, by("remote_address")) as front,
+        Client.to(front.port) as client,
+    ):
+        for _ in range(3):
+            await client.get("/", "X-Forwarded-For: 203.0.113.7")
+    (text,) = [each.getMessage() for each in caplog.records if "proxy" in each.getMessage()]
+    assert "--trusted 127.0.0.1" in text
+
+
+async def test_the_environment_switches_the_limits_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_ENABLED", "0")
+    async with (
+        scripted(replying(OK)) as port,
+        running(port, by("remote_address")) as front,
+        Client.to(front.port) as client,
+    ):
+        answers = [await client.get() for _ in range(3)]
+    assert [answer.status for answer in answers] == [200] * 3
+    assert answers[0].get("x-ratelimit-limit") is None
+
+
 async def test_a_refused_upload_keeps_the_connection_if_it_is_short() -> None:
     post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
     async with (
@@ -174,3 +202,38 @@ async def test_an_observer_is_told_of_decisions() -> None:
             await client.get()
             await client.get()
     assert told == [("web", True), ("web", False)]
+
+
+async def test_a_request_holds_its_slot_until_the_response_has_ended() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            writer.write(OK[:-1])
+            if b"/slow" in head:
+                begun.set()
+                await go_on.wait()
+            writer.write(OK[-1:])
+
+    rules = {"domain": "web", "descriptors": [{"key": "remote_address", "concurrency": 1}]}
+    async with (
+        asyncio.timeout(60),
+        scripted(serve) as port,
+        running(port, rules) as front,
+        Client.to(front.port) as client,
+    ):
+        async with Client.to(front.port) as slow:
+            answering = asyncio.ensure_future(slow.get("/slow"))
+            await begun.wait()
+            assert (await client.get()).status == 429
+            go_on.set()
+            assert (await answering).status == 200
+            assert [(await client.get()).status for _ in range(3)] == [200] * 3
+            begun.clear()
+            go_on.clear()
+            await slow.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+            await begun.wait()
+            assert (await client.get()).status == 429
+        while (await client.get()).status != 200:  # until it is noticed that slow has left
+            await asyncio.sleep(0.001)

@@ -63,7 +63,7 @@ async def test_bytes_go_both_ways_also_those_that_come_early() -> None:
         await client.send(b"\x00\xffabc")
         assert await client.reader.readexactly(5) == b"\x00\xffABC"
         client.writer.write_eof()  # one side may end before the other
-        assert await asyncio.wait_for(client.reader.read(), 5) == b"bye"
+        assert await asyncio.wait_for(client.reader.read(), 60) == b"bye"
     assert not front.proxy.pool.connections
 
 
@@ -89,7 +89,7 @@ async def test_a_tunnel_ends_with_either_end() -> None:
             await head_of(client.reader)
             await client.send(b"x")
             client.writer.transport.abort()
-        await asyncio.wait_for(left.wait(), 5)
+        await asyncio.wait_for(left.wait(), 60)
 
 
 async def test_a_server_may_say_no() -> None:
@@ -145,7 +145,7 @@ async def test_a_tunnel_through_which_nothing_passes_is_closed() -> None:
         writer.write(SWITCHED)
         await reader.read()
 
-    limits = ProxyLimits(tunnel_time=0.05, response_time=5)
+    limits = ProxyLimits(tunnel_time=0.05, response_time=60)
     async with (
         scripted(serve) as port,
         running(port, OPEN, limits) as front,
@@ -176,15 +176,15 @@ async def test_what_is_under_way_is_finished() -> None:
     async with scripted(serve) as port, running(port) as front:
         async with Client.to(front.port) as busy, Client.to(front.port) as idle:
             asking = asyncio.create_task(busy.get())
-            await asyncio.wait_for(asked.wait(), 5)
+            await asyncio.wait_for(asked.wait(), 60)
             front.listener.close()
-            draining = asyncio.create_task(front.proxy.drain(5))
+            draining = asyncio.create_task(front.proxy.drain(60))
             assert await idle.ended()
             go_on.set()
             answer = await asking
             assert (answer.body, answer["connection"]) == (b"ok", "close")
             assert await busy.ended()
-            await asyncio.wait_for(draining, 5)
+            await asyncio.wait_for(draining, 60)
         assert not front.proxy.connections
         assert not front.proxy.pool.connections
 

@@ -107,10 +107,10 @@ def seconds(values: ValueList) -> float:
     """The shortest of several times for some questions."""
     times = []
     for _ in range(20):
-        started = time.perf_counter()
+        started = time.thread_time()
         for value in ("11.0.0.1", "nobody", "2001:db8::1"):
             assert value not in values
-        times.append(time.perf_counter() - started)
+        times.append(time.thread_time() - started)
     return min(times)
 
 
@@ -151,8 +151,8 @@ def test_addresses_of_one_network_share_it_and_are_on_its_list(
 
 
 def test_an_address_is_itself_however_it_is_spelled() -> None:
-    found = ValueList(["6.6.6.6", "2001:db8::1", "::ffff:10.0.0.0/104"])
+    values = ValueList(["6.6.6.6", "2001:db8::1", "::ffff:10.0.0.0/104"])
     for same in ("6.6.6.6", "::ffff:6.6.6.6", "2001:DB8:0:0::1", "10.9.9.9", "::ffff:10.1.1.1"):
-        assert same in found, same
+        assert same in values, same
     for other in ("6.6.6.7", "2001:db8::2", "11.0.0.1", "::ffff:11.0.0.1"):
-        assert other not in found, other
+        assert other not in values, other

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.events import Event, RulesLoaded, RulesRejected
-from penstock.gate import Gate, read_rules
+from penstock.gate import Gate
+from penstock.rules.reading.loading import read_rules
 
 
 def rules(limit: str) -> str:

@@ -51,9 +51,9 @@ class Ports:
         self.http, self.grpc, self.pid = http, grpc, pid
 
     def memory(self) -> int:
-        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text())
-        assert found is not None
-        return int(found[1])
+        match = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text())
+        assert match is not None
+        return int(match[1])
 
 
 async def ask(ports: Ports, seconds: float) -> list[float]:
@@ -284,9 +284,9 @@ def main() -> int:
             assert service.stderr is not None
             found: dict[str, int] = {}
             for line in service.stderr:
-                told = re.search(r"(HTTP|gRPC).* on 127\.0\.0\.1:(\d+)", line)
-                if told is not None:
-                    found[told[1]] = int(told[2])
+                match = re.search(r"(HTTP|gRPC).* on 127\.0\.0\.1:(\d+)", line)
+                if match is not None:
+                    found[match[1]] = int(match[2])
                 if "ready" in line:
                     break
             ports = Ports(found["HTTP"], found["gRPC"], service.pid)

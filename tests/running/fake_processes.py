@@ -8,11 +8,11 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from penstock.admin.commands import Answer, Command
 from penstock.rules.model import RuleSet
 from penstock.running.channel import Channel
-from penstock.running.fleet import Answer, Command
 from penstock.running.listeners import Sockets
-from penstock.running.rules_transfer import receive_rules
+from penstock.running.rules_in_force import receive_rules
 from penstock.running.settings import Settings
 from penstock.running.worker_process import WorkerProcess
 
@@ -20,14 +20,14 @@ Behaviour = Callable[[], Awaitable[Answer] | Answer]
 
 
 class FakeChannel(Channel):
-    """Hands each question to the fake worker."""
+    """Passes each request to the fake worker."""
 
     def __init__(self, answer: Callable[[Command], Awaitable[Answer]]) -> None:
         super().__init__(answer)
         self._answer_to = answer
 
-    async def ask(self, question: Command, timeout: float = 10.0) -> Answer:
-        return await self._answer_to(question)
+    async def ask(self, request: Command, timeout: float = 10.0) -> Answer:
+        return await self._answer_to(request)
 
 
 class FakeProcess(WorkerProcess):
@@ -38,7 +38,7 @@ class FakeProcess(WorkerProcess):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(number, Settings(), "memory", None, Sockets())
+        super().__init__(number, Settings(), "memory", None, Sockets(), b"")
         self.go_on = asyncio.Event()
         self.begun = asyncio.Event()
         self.commands: list[Command] = []

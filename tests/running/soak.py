@@ -80,8 +80,8 @@ def taken(pids: list[int]) -> tuple[int, int]:
     memory = files = 0
     for pid in pids:
         status = Path(f"/proc/{pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+)", status)
-        memory += int(found[1]) if found else 0
+        match = re.search(r"VmRSS:\s+(\d+)", status)
+        memory += int(match[1]) if match else 0
         files += len(os.listdir(f"/proc/{pid}/fd"))
     return memory, files
 
@@ -113,8 +113,8 @@ async def watch(process: subprocess.Popen[str], minutes: float) -> int:
     assert process.stderr is not None
     port = 0
     for line in process.stderr:
-        found = re.search(r"HTTP on 127\.0\.0\.1:(\d+)", line)
-        port = int(found[1]) if found else port
+        match = re.search(r"HTTP on 127\.0\.0\.1:(\d+)", line)
+        port = int(match[1]) if match else port
         if "ready" in line:
             break
     pids = processes(process.pid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.gate import read_rules
+from penstock.rules.reading.loading import read_rules
 from penstock.running.rule_changes import RuleChanges
 
 RULES = """\

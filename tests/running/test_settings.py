@@ -25,21 +25,22 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path: P
     file = tmp_path / "penstock.yaml"
     file.write_text("workers: 2\nhttp: 0.0.0.0:1\nrules: [a.yaml, b]\nwatch: off\ngrpc: off\n")
     environment = {"PENSTOCK_HTTP": "0.0.0.0:2", "PENSTOCK_WORKERS": "3", "OTHER": "x"}
-    found = load(parsed("--config", str(file), "--workers", "4"), environment)
-    assert (found.workers, found.http, found.rules) == (4, "0.0.0.0:2", ("a.yaml", "b"))
-    assert (found.watch, found.grpc) == (False, "off")
+    settings = load(parsed("--config", str(file), "--workers", "4"), environment)
+    assert (settings.workers, settings.http, settings.rules) == (4, "0.0.0.0:2", ("a.yaml", "b"))
+    assert (settings.watch, settings.grpc) == (False, "off")
     assert load({}, {}) == Settings()
     assert load({}, {**environment, "PENSTOCK_CONFIG": str(file)}).grpc == "off"
 
 
 def test_every_option_has_a_flag_and_a_variable() -> None:
-    given = parsed()
-    assert given == {"config": None}, "what is not given is left to the others"
+    flags = parsed()
+    assert flags == {"config": None}, "what is not given is left to the others"
     for each in fields(Settings):
         value = getattr(Settings(), each.name)
         if isinstance(value, bool):
             text = "no" if value else "yes"
-            token = {"PENSTOCK_ADMIN_TOKEN_FILE": "x"}  # which one of them needs
+            # What some of them need.
+            token = {"PENSTOCK_ADMIN_TOKEN_FILE": "x", "PENSTOCK_STORE": "redis://localhost"}
             variable = {f"PENSTOCK_{each.name.upper()}": text}
             assert getattr(load({}, {**token, **variable}), each.name) is not value
             no = "--no-" + flag_of(each)[2:] if value else flag_of(each)
@@ -61,8 +62,17 @@ def test_lists_may_be_given_again_or_with_commas() -> None:
         ({"PENSTOCK_HTTP": "a:99999"}, "http is HOST:PORT"),
         ({"PENSTOCK_WIRE": "carrier pigeon"}, "wire is one of auto, nghttp2, grpcio"),
         ({"PENSTOCK_WORKERS": "2", "PENSTOCK_STORE": "memory"}, "not shared between workers"),
+        ({"PENSTOCK_LEASED": "yes"}, "leased needs a store in Redis .* not 'auto'"),
+        (
+            {"PENSTOCK_LEASED": "yes", "PENSTOCK_STORE": "shared:/tmp/x"},
+            "leased needs a store in Redis .* not 'shared:/tmp/x'",
+        ),
         ({"PENSTOCK_TLS_CERT": "a"}, "must be set together"),
         ({"PENSTOCK_TLS_CLIENT_CA": "a"}, "needs tls_cert"),
+        ({"PENSTOCK_HTTP_TLS_CERT": "a"}, "http_tls_cert and http_tls_key must be set together"),
+        ({"PENSTOCK_ADMIN_TLS_CLIENT_CA": "a"}, "admin_tls_client_ca needs admin_tls_cert"),
+        ({"PENSTOCK_DIMENSION": "user"}, "dimension is NAME=SOURCE"),
+        ({"PENSTOCK_STATSD": "nowhere"}, "statsd is HOST:PORT"),
         ({"PENSTOCK_HTTP": "off", "PENSTOCK_GRPC": "off"}, "nothing to serve"),
         ({"PENSTOCK_TRUSTED": "everybody"}, "trusted names networks"),
         ({"PENSTOCK_DRAIN": "a while"}, "drain"),

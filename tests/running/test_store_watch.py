@@ -13,11 +13,11 @@ from penstock.testing import FakeClock
 
 
 def told(evictions: int, repairs: int = 0) -> Snapshot:
-    made = Snapshot(0)
-    made.set("penstock_store_max_keys", ("shared",), 1000)
-    made.set("penstock_store_evictions_total", ("shared",), evictions)
-    made.set("penstock_store_repairs_total", ("shared",), repairs)
-    return made
+    snapshot = Snapshot(0)
+    snapshot.set("penstock_store_max_keys", ("shared",), 1000)
+    snapshot.set("penstock_store_evictions_total", ("shared",), evictions)
+    snapshot.set("penstock_store_repairs_total", ("shared",), repairs)
+    return snapshot
 
 
 def test_it_says_so_at_once_and_then_once_in_ten_minutes(caplog: pytest.LogCaptureFixture) -> None:
@@ -53,6 +53,6 @@ def test_a_recorder_tells_of_its_gates_store() -> None:
     recorder.follow(gate)
     for number in range(25):
         gate.check({"user": str(number)})
-    found = recorder.snapshot()
-    assert found.get("penstock_store_max_keys", "memory") == 10
-    assert found.get("penstock_store_evictions_total", "memory") == store.evictions == 15
+    snapshot = recorder.snapshot()
+    assert snapshot.get("penstock_store_max_keys", "memory") == 10
+    assert snapshot.get("penstock_store_evictions_total", "memory") == store.evictions == 15

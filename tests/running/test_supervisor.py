@@ -16,11 +16,12 @@ import pytest
 
 pytest.importorskip("httptools")
 
+from penstock.admin.commands import Answer, Command
 from penstock.rules.model import RuleSet
-from penstock.running import fleet as fleet_module
-from penstock.running.fleet import Answer, Command, read_rules
+from penstock.running import reload as reload_module
+from penstock.running.rules_in_force import read_rules
 from penstock.running.settings import Settings
-from penstock.running.supervisor import SupervisedFleet
+from penstock.running.supervisor import SupervisedWorkers
 from running.fake_processes import FakeProcess
 
 RULES = "domain: api\ndescriptors:\n  - {key: user, limits: 5/hour}\n"
@@ -37,21 +38,21 @@ def file(tmp_path: Path) -> Path:
 
 
 class Kit:
-    """A fleet of two: the first is ready, the second is being started."""
+    """Two workers: the first is ready, the second is being started."""
 
     def __init__(self, file: Path, **options: Any) -> None:
         settings = Settings(rules=(str(file),), workers=2, **options)
         self.first, self.second = FakeProcess(0), FakeProcess(1)
         self.processes = [self.first, self.second]
-        self.fleet = SupervisedFleet(settings, {}, [*self.processes], read_rules(settings))
-        self.first.be_ready(self.fleet._pickled)
+        self.workers = SupervisedWorkers(settings, {}, [*self.processes], read_rules(settings))
+        self.first.be_ready(self.workers.rules.pickled)
 
     def both_ready(self) -> None:
-        self.second.be_ready(self.fleet._pickled)
+        self.second.be_ready(self.workers.rules.pickled)
 
     async def start_again(self, process: FakeProcess) -> None:
         process.go_on.set()
-        await self.fleet._start(process)
+        await self.workers._start(process)
 
     def limits(self) -> list[str]:
         return [limit_of(process.deciding_by) for process in self.processes]
@@ -66,9 +67,9 @@ def limit_of(rules: RuleSet | None) -> str:
 
 @pytest.fixture
 async def kit(file: Path) -> Any:
-    made = Kit(file)
-    yield made
-    for process in made.processes:
+    kit = Kit(file)
+    yield kit
+    for process in kit.processes:
         process.close()
 
 
@@ -86,15 +87,15 @@ def _logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 async def test_what_is_switched_while_a_worker_starts_is_told_to_it_in_order(kit: Kit) -> None:
-    await kit.fleet.apply(DENY)
-    starting = asyncio.create_task(kit.fleet._start(kit.second))
+    await kit.workers.apply(DENY)
+    starting = asyncio.create_task(kit.workers._start(kit.second))
     await kit.second.begun.wait()
     later = [
         {"do": "mode", "mode": "off", "name": None},
         {"do": "mode", "mode": "shadow", "name": None},
     ]
     for command in later:
-        assert [answer["ok"] for answer in await kit.fleet.apply(command)] == [True, True]
+        assert [answer["ok"] for answer in await kit.workers.apply(command)] == [True, True]
     kit.second.go_on.set()
     await starting
     assert kit.first.commands == [DENY, *later]
@@ -110,7 +111,7 @@ async def test_what_no_worker_takes_is_not_told_to_the_next(kit: Kit) -> None:
     kit.both_ready()
     for process in kit.processes:
         process.behaviours["list"] = lambda: {"ok": False, "status": 400, "error": "no"}
-    assert [answer["ok"] for answer in await kit.fleet.apply(DENY)] == [False, False]
+    assert [answer["ok"] for answer in await kit.workers.apply(DENY)] == [False, False]
     await kit.start_again(kit.second)
     assert DENY not in kit.second.commands
 
@@ -119,9 +120,9 @@ async def test_the_mode_is_told_also_if_it_is_the_ordinary_one(file: Path) -> No
     """Otherwise a worker that is started with --shadow would stay in shadow."""
     kit = Kit(file, shadow=True)
     kit.both_ready()
-    assert kit.fleet._switch_commands()[0] == {"do": "mode", "mode": "shadow", "name": None}
-    await kit.fleet.apply({"do": "mode", "mode": "enforce", "name": None})
-    assert kit.fleet._switch_commands()[0] == {"do": "mode", "mode": "enforce", "name": None}
+    assert kit.workers._switch_commands()[0] == {"do": "mode", "mode": "shadow", "name": None}
+    await kit.workers.apply({"do": "mode", "mode": "enforce", "name": None})
+    assert kit.workers._switch_commands()[0] == {"do": "mode", "mode": "enforce", "name": None}
     for process in kit.processes:
         process.close()
 
@@ -131,7 +132,7 @@ async def test_new_workers_get_the_rules_in_force_not_those_in_the_file(
 ) -> None:
     kit.both_ready()
     file.write_text(NEW_RULES)
-    assert await kit.fleet.reload()
+    assert await kit.workers.reload()
     file.write_text("broken: [")
     await kit.start_again(kit.second)
     rules, lineage = pickle.loads(kit.second.started_with)
@@ -157,7 +158,7 @@ async def test_all_prepare_before_one_swaps(
 
     kit.second.behaviours["prepare_rules"] = prepare_later
     file.write_text(NEW_RULES + "  - {key: ip, limits: 1/second}\n")
-    reloading = asyncio.create_task(kit.fleet.reload_rules())
+    reloading = asyncio.create_task(kit.workers.reload_rules())
     while "prepare_rules" not in kit.first.verbs():
         await asyncio.sleep(0.001)
     assert kit.limits() == ["5/hour", "5/hour"]
@@ -171,7 +172,7 @@ async def test_all_prepare_before_one_swaps(
 
 async def test_a_veto_is_for_all(kit: Kit, file: Path, caplog: pytest.LogCaptureFixture) -> None:
     kit.both_ready()
-    digests = kit.fleet.loaded()
+    digests = kit.workers.loaded()
 
     def veto() -> Answer:
         kit.second.receive()
@@ -179,7 +180,7 @@ async def test_a_veto_is_for_all(kit: Kit, file: Path, caplog: pytest.LogCapture
 
     kit.second.behaviours["prepare_rules"] = veto
     file.write_text(NEW_RULES)
-    answers = await kit.fleet.reload_rules()
+    answers = await kit.workers.reload_rules()
     assert [answer["status"] for answer in answers] == [422, 422]
     error = "worker 1 cannot use the new rules: rule api/user: it needs longer rows"
     assert answers[0]["error"] == error
@@ -190,13 +191,13 @@ async def test_a_veto_is_for_all(kit: Kit, file: Path, caplog: pytest.LogCapture
     # Nor does a new worker get them.
     await kit.start_again(kit.second)
     assert kit.limits() == ["5/hour", "5/hour"]
-    assert kit.fleet.loaded() == digests
+    assert kit.workers.loaded() == digests
 
 
 async def test_a_file_that_is_wrong_reaches_no_worker(kit: Kit, file: Path) -> None:
     kit.both_ready()
     file.write_text("domain: api\ndescriptors: 5\n")
-    answers = await kit.fleet.reload_rules()
+    answers = await kit.workers.reload_rules()
     assert [answer["status"] for answer in answers] == [422, 422]
     assert "rules.yaml:2" in answers[0]["problems"][0]
     assert kit.first.verbs() == kit.second.verbs() == ["reject_rules"]
@@ -210,7 +211,7 @@ async def test_a_worker_that_dies_while_it_prepares_is_no_veto(kit: Kit, file: P
 
     kit.second.behaviours["prepare_rules"] = die
     file.write_text(NEW_RULES)
-    assert [answer["ok"] for answer in await kit.fleet.reload_rules()] == [True, True]
+    assert [answer["ok"] for answer in await kit.workers.reload_rules()] == [True, True]
     assert limit_of(kit.first.deciding_by) == "6/hour"
     await kit.start_again(kit.second)
     assert limit_of(pickle.loads(kit.second.started_with)[0]) == "6/hour"
@@ -227,7 +228,7 @@ async def test_a_worker_that_hangs_is_killed_and_gets_the_rules_in_force(
 
     kit.second.behaviours[verb] = hang
     file.write_text(NEW_RULES)
-    assert [answer["ok"] for answer in await kit.fleet.reload_rules()] == [True, True]
+    assert [answer["ok"] for answer in await kit.workers.reload_rules()] == [True, True]
     assert (kit.first.kills, kit.second.kills) == (0, 1)
     assert limit_of(kit.first.deciding_by) == "6/hour"
     await kit.start_again(kit.second)
@@ -235,10 +236,10 @@ async def test_a_worker_that_hangs_is_killed_and_gets_the_rules_in_force(
 
 
 async def test_a_worker_that_starts_during_a_reload_catches_up(kit: Kit, file: Path) -> None:
-    starting = asyncio.create_task(kit.fleet._start(kit.second))
+    starting = asyncio.create_task(kit.workers._start(kit.second))
     await kit.second.begun.wait()
     file.write_text(NEW_RULES)
-    assert await kit.fleet.reload()
+    assert await kit.workers.reload()
     kit.second.go_on.set()
     await starting
     assert limit_of(pickle.loads(kit.second.started_with)[0]) == "5/hour"
@@ -259,14 +260,14 @@ async def test_a_worker_that_is_started_again_between_the_phases_catches_up(
         while kit.second._prepared is None:
             await asyncio.sleep(0.001)
         await kit.second.kill()
-        restarted.append(asyncio.create_task(kit.fleet._start(kit.second)))
+        restarted.append(asyncio.create_task(kit.workers._start(kit.second)))
         while not kit.second.rules:
             await asyncio.sleep(0.001)
         return {"ok": True, "result": None}
 
     kit.first.behaviours["prepare_rules"] = prepare_after_a_restart
     file.write_text(NEW_RULES)
-    assert [answer["ok"] for answer in await kit.fleet.reload_rules()] == [True, True]
+    assert [answer["ok"] for answer in await kit.workers.reload_rules()] == [True, True]
     await restarted[0]
     assert limit_of(pickle.loads(kit.second.started_with)[0]) == "5/hour"
     assert kit.limits() == ["6/hour", "6/hour"]
@@ -276,10 +277,10 @@ async def test_a_worker_that_is_started_again_between_the_phases_catches_up(
 async def test_without_any_worker_nobody_vouches_for_the_rules(
     kit: Kit, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_module, "NO_WORKER", 0.01)
+    monkeypatch.setattr(reload_module, "NO_WORKER", 0.01)
     await kit.first.kill()
     file.write_text(NEW_RULES)
-    answers = await kit.fleet.reload_rules()
+    answers = await kit.workers.reload_rules()
     assert [answer["status"] for answer in answers] == [503, 503]
     await kit.start_again(kit.second)
     assert limit_of(kit.second.deciding_by) == "5/hour"
@@ -288,7 +289,7 @@ async def test_without_any_worker_nobody_vouches_for_the_rules(
 async def test_a_reload_waits_for_a_worker_to_come_back(kit: Kit, file: Path) -> None:
     await kit.first.kill()
     file.write_text(NEW_RULES)
-    reloading = asyncio.create_task(kit.fleet.reload_rules())
+    reloading = asyncio.create_task(kit.workers.reload_rules())
     await kit.start_again(kit.second)
     assert [answer["ok"] for answer in await reloading] == [True, True]
     assert limit_of(kit.second.deciding_by) == "6/hour"
@@ -297,7 +298,7 @@ async def test_a_reload_waits_for_a_worker_to_come_back(kit: Kit, file: Path) ->
 async def test_one_reload_after_the_other(kit: Kit, file: Path) -> None:
     kit.both_ready()
     file.write_text(NEW_RULES)
-    first = asyncio.create_task(kit.fleet.reload_rules())
-    second = asyncio.create_task(kit.fleet.reload_rules())
+    first = asyncio.create_task(kit.workers.reload_rules())
+    second = asyncio.create_task(kit.workers.reload_rules())
     assert all(answer["ok"] for answer in (*await first, *await second))
     assert kit.first.verbs() == ["prepare_rules", "swap_rules"] * 2

@@ -67,35 +67,35 @@ def descriptor(*pairs: str, **more: Any) -> Message:
     for pair in pairs:
         key, _, value = pair.partition("=")
         entries.append({"key": key, "value": value})
-    told: Message = {"entries": entries}
+    message: Message = {"entries": entries}
     if "hits" in more:
-        told["hits_addend"] = more.pop("hits")
+        message["hits_addend"] = more.pop("hits")
     if more.pop("negative", False):
-        told["is_negative_hits"] = True
+        message["is_negative_hits"] = True
     if "limit" in more:
         amount, unit = more.pop("limit")
-        told["limit"] = {"requests_per_unit": amount, "unit": unit}
+        message["limit"] = {"requests_per_unit": amount, "unit": unit}
     assert not more
-    return told
+    return message
 
 
 def ask(*descriptors: Message | str, domain: str = "api", hits: int | None = None) -> Message:
-    told: Message = {
+    message: Message = {
         "domain": domain,
         "descriptors": [descriptor(d) if isinstance(d, str) else d for d in descriptors],
     }
     if hits is not None:
-        told["hits_addend"] = hits
-    return told
+        message["hits_addend"] = hits
+    return message
 
 
 def status(code: str, remaining: int, amount: int, unit: str, reset: int, name: str) -> Message:
     limit: Message = {"requests_per_unit": amount, "unit": unit, "name": name}
-    told: Message = {"code": code, "current_limit": {k: v for k, v in limit.items() if v}}
+    message: Message = {"code": code, "current_limit": {k: v for k, v in limit.items() if v}}
     if remaining:
-        told["limit_remaining"] = remaining
-    told["duration_until_reset"] = f"{reset}s"
-    return told
+        message["limit_remaining"] = remaining
+    message["duration_until_reset"] = f"{reset}s"
+    return message
 
 
 def ok(
@@ -115,16 +115,16 @@ DENIED: Message = {"code": "OVER_LIMIT"}
 
 def answer(*statuses: Message, overall: str | None = None, headers: Any = None) -> Message:
     refused = any(each["code"] == "OVER_LIMIT" for each in statuses)
-    told: Message = {
+    message: Message = {
         "overall_code": overall or ("OVER_LIMIT" if refused else "OK"),
         "statuses": list(statuses),
     }
     if headers is not None:
         names = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
-        told["response_headers_to_add"] = [
+        message["response_headers_to_add"] = [
             {"key": name, "value": str(value)} for name, value in zip(names, headers, strict=True)
         ]
-    return told
+    return message
 
 
 def steps(*given: Any) -> list[Step]:

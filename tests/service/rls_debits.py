@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.rls_case import USER, Case, answer, ask, descriptor, ok, over, steps
 
-# With the numbers of Envoy's own integration tests: quota.sh, token-quota.sh, replaces.sh.
+# The rules of three integration tests of envoyproxy/ratelimit: quota, token-quota and replaces.
 SERVICES = """
 domain: api
 descriptors:

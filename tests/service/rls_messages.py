@@ -49,10 +49,10 @@ def encode(request: dict[str, Any]) -> bytes:
 def decode(response: bytes) -> dict[str, Any]:
     """A response as a dict, without what has its default value."""
     message = RateLimitResponse.FromString(response)
-    told: dict[str, Any] = json_format.MessageToDict(
+    fields: dict[str, Any] = json_format.MessageToDict(
         message, preserving_proto_field_name=True, descriptor_pool=POOL
     )
-    return told
+    return fields
 
 
 def decode_json(response: bytes) -> dict[str, Any]:

@@ -45,8 +45,8 @@ class Slow(MemoryStore):
     broken = False
 
     def make_counters(self, limit: Any) -> Any:
-        made = super().make_counters(limit)
-        return SlowCounters(self, made)
+        counters = super().make_counters(limit)
+        return SlowCounters(self, counters)
 
     async def hit_each_async(self, wanted: Any) -> list[Decision]:  # type: ignore[override]
         await asyncio.sleep(0)

@@ -124,7 +124,7 @@ async def test_watch_hears_of_other_threads() -> None:
     assert await anext(watching) == b"\x08\x01"
     thread = threading.Thread(target=health.set, args=(WHOLE, False, "draining"))
     thread.start()
-    assert await asyncio.wait_for(anext(watching), 5) == b"\x08\x02"
+    assert await asyncio.wait_for(anext(watching), 60) == b"\x08\x02"
     thread.join()
     await watching.aclose()  # type: ignore[attr-defined]  # it is a generator
 

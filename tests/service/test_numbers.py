@@ -69,11 +69,11 @@ def of_status(answer: dict[str, Any]) -> Numbers:
 
 def of_fields(allowed: bool, headers: dict[str, str], clock: FakeClock) -> Numbers:
     """From both kinds of headers, which have to agree."""
-    found = re.fullmatch(r'".*";r=(\d+);t=(\d+)', headers["ratelimit"])
-    assert found is not None
+    state = re.fullmatch(r'".*";r=(\d+);t=(\d+)', headers["ratelimit"])
+    assert state is not None
     quota = re.fullmatch(r'".*";q=(\d+);w=\d+', headers["ratelimit-policy"])
     assert quota is not None
-    numbers = allowed, int(quota[1]), int(found[1]), int(found[2])
+    numbers = allowed, int(quota[1]), int(state[1]), int(state[2])
     if "x-ratelimit-limit" in headers:
         now = math.ceil(clock.now() / 1e9)
         legacy = [int(headers[f"x-ratelimit-{n}"]) for n in ("limit", "remaining", "reset")]
@@ -201,13 +201,13 @@ def wsgi(limit: str, clock: FakeClock) -> Asking:
 
 
 def grpc(limit: str, clock: FakeClock) -> Asking:
-    answers = pytest.importorskip("penstock.integrations.grpc.answer")
+    answers = pytest.importorskip("penstock.integrations.grpc.trailers")
     limiter = Limiter(limit, store=MemoryStore(clock=clock))
 
     def asking() -> Numbers:
         decision = limiter.hit(ADDRESS)
-        told = (("default", decision),)
-        metadata = answers.fields(told) if decision else answers.refusal(told).metadata
+        decisions = (("default", decision),)
+        metadata = answers.fields(decisions) if decision else answers.refusal(decisions).metadata
         return of_fields(decision.allowed, lowered(metadata), clock)
 
     return asking

@@ -26,8 +26,8 @@ def ours(data: bytes) -> object:
         request = read_request(data)
     except GrpcError as error:
         return None if error.code == INVALID_ARGUMENT else error
-    asked = [(a.pairs, a.amount, a.unit, a.hits, a.negative) for a in request.descriptors]
-    return request.domain, asked, request.hits
+    descriptors = [(a.pairs, a.amount, a.unit, a.hits, a.negative) for a in request.descriptors]
+    return request.domain, descriptors, request.hits
 
 
 def theirs(data: bytes, kind: Any = RateLimitRequest) -> object:
@@ -35,10 +35,10 @@ def theirs(data: bytes, kind: Any = RateLimitRequest) -> object:
         request = kind.FromString(data)
     except DecodeError:
         return None
-    asked = []
+    descriptors = []
     for one in request.descriptors:
         limit = one.HasField("limit")
-        asked.append(
+        descriptors.append(
             (
                 tuple((entry.key, entry.value) for entry in one.entries),
                 one.limit.requests_per_unit if limit else None,
@@ -47,19 +47,19 @@ def theirs(data: bytes, kind: Any = RateLimitRequest) -> object:
                 getattr(one, "is_negative_hits", False),
             )
         )
-    return request.domain, asked, request.hits_addend
+    return request.domain, descriptors, request.hits_addend
 
 
 def same(data: bytes) -> None:
     """That both read the same, or both nothing."""
-    found, expected = ours(data), theirs(data)
-    if found is None and expected is not None:
+    actual, expected = ours(data), theirs(data)
+    if actual is None and expected is not None:
         # Inside of unknown groups, theirs lets field number 0 pass. It is none.
         with pytest.raises(GrpcError, match="no possible number"):
             read_request(data)
         assert any(byte & 7 == 3 for byte in data)
         return
-    assert found == expected, data
+    assert actual == expected, data
 
 
 def varint(value: int, pad: int = 0) -> bytes:
@@ -242,7 +242,7 @@ def test_reads_as_the_published_messages_do() -> None:
         data = bytearray(without_negative)
         for _ in range(rng.randint(0, 3)):
             data[rng.randrange(len(data))] = rng.randrange(256)
-        found, expected = ours(bytes(data)), theirs(bytes(data), rls_pb2.RateLimitRequest)
-        if isinstance(found, tuple) and any(asked[4] for asked in found[1]):
+        actual, expected = ours(bytes(data)), theirs(bytes(data), rls_pb2.RateLimitRequest)
+        if isinstance(actual, tuple) and any(asked[4] for asked in actual[1]):
             continue  # is_negative_hits is too new for them
-        assert found == expected, bytes(data)
+        assert actual == expected, bytes(data)

@@ -60,8 +60,8 @@ def test_answers_in_json(case: Case) -> None:
             code = json.loads(body)["code"]
             assert isinstance(code, int)
             return code
-        told = decode_json(body)
-        assert status == (429 if told["overall_code"] == "OVER_LIMIT" else 200)
-        return told
+        response = decode_json(body)
+        assert status == (429 if response["overall_code"] == "OVER_LIMIT" else 200)
+        return response
 
     run(case, clock, ask)

@@ -22,14 +22,14 @@ from service.service_kit import USER, Slow, gate_of
 ENTRY = '{"entries": [{"key": "user", "value": "42"}]}'
 
 
-def told(request: ReadRequest) -> object:
-    asked = [(a.pairs, a.amount, a.unit, a.hits, a.negative) for a in request.descriptors]
-    return request.domain, asked, request.hits
+def fields_of(request: ReadRequest) -> object:
+    descriptors = [(a.pairs, a.amount, a.unit, a.hits, a.negative) for a in request.descriptors]
+    return request.domain, descriptors, request.hits
 
 
 def ours(text: str) -> object:
     try:
-        return told(rls_json.read_request(text.encode("utf-8", "surrogatepass")))
+        return fields_of(rls_json.read_request(text.encode("utf-8", "surrogatepass")))
     except GrpcError as error:
         return None if error.code == INVALID_ARGUMENT else error
 
@@ -40,7 +40,7 @@ def theirs(text: str) -> object:
         message = json_format.Parse(text, RateLimitRequest())
     except json_format.ParseError:
         return None
-    return told(read_request(message.SerializeToString()))
+    return fields_of(read_request(message.SerializeToString()))
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def theirs(text: str) -> object:
     ],
 )
 def test_reads_as_protobuf_does(text: str) -> None:
-    found = ours(text)
-    assert found is not None
-    assert found == theirs(text)
+    message = ours(text)
+    assert message is not None
+    assert message == theirs(text)
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,13 @@ class Site:
 
     def __enter__(self) -> Site:
         self._thread.start()
-        self._ready.wait(10)
+        self._ready.wait(60)
         return self
 
-    def __exit__(self, *told: object) -> None:
+    def __exit__(self, *error: object) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join(10)
+        self._thread.join(60)
 
 
 @pytest.fixture(scope="module")
@@ -87,15 +87,15 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def channels(site: Site) -> Iterator[dict[str, Any]]:
-    made: dict[str, Any] = {
+    clients: dict[str, Any] = {
         wire: grpc.insecure_channel(f"127.0.0.1:{port}")
         for wire, port in site.ports.items()
         if wire != "json"
     }
-    made["json"] = httpx.Client(base_url=f"http://127.0.0.1:{site.ports['json']}")
-    yield made
-    for each in made.values():
-        each.close()
+    clients["json"] = httpx.Client(base_url=f"http://127.0.0.1:{site.ports['json']}")
+    yield clients
+    for client in clients.values():
+        client.close()
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -119,9 +119,9 @@ def test_every_wire_answers_alike(
     def ask_json(request: Message) -> Message | int:
         answer = channels[wire].post("/json", content=json.dumps(request))
         if answer.status_code in (200, 429):
-            told = decode_json(answer.content)
-            assert (answer.status_code == 429) == (told["overall_code"] == "OVER_LIMIT")
-            return told
+            response = decode_json(answer.content)
+            assert (answer.status_code == 429) == (response["overall_code"] == "OVER_LIMIT")
+            return response
         assert answer.status_code == 400
         return _error_of(case, request)
 

@@ -66,8 +66,8 @@ def test_switches_at_once() -> None:
         codes.append(decode(at_once(service.rate_limit(message)))["overall_code"])
     assert codes == ["OK", "OVER_LIMIT", "OVER_LIMIT", "OK", "OK", "OVER_LIMIT"]
     gate.switches.override("user", "a", limit="100/minute")
-    told = decode(at_once(service.rate_limit(message)))["statuses"][0]
-    assert told["current_limit"] == {"requests_per_unit": 100, "unit": "MINUTE"}
+    status = decode(at_once(service.rate_limit(message)))["statuses"][0]
+    assert status["current_limit"] == {"requests_per_unit": 100, "unit": "MINUTE"}
 
 
 def test_a_switch_of_one_rule_at_once() -> None:
@@ -98,8 +98,8 @@ def test_a_list_goes_before_a_limit_of_0_in_the_request() -> None:
     gate.switches.clear_list("allow", "user", "a")
     assert decode(at_once(service.rate_limit(message)))["overall_code"] == "OVER_LIMIT"
     gate.switches.mode("shadow")
-    told = decode(at_once(service.rate_limit(message)))
-    assert (told["overall_code"], told["statuses"][0]["code"]) == ("OK", "OVER_LIMIT")
+    response = decode(at_once(service.rate_limit(message)))
+    assert (response["overall_code"], response["statuses"][0]["code"]) == ("OK", "OVER_LIMIT")
 
 
 def test_limits_of_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ async def test_a_store_that_waits_answers_alike(case: Case) -> None:
         clock.advance(step.wait)
         answer: object
         try:
-            found = service.rate_limit(encode(step.request))
-            answer = decode(found if isinstance(found, bytes) else await found)
+            reply = service.rate_limit(encode(step.request))
+            answer = decode(reply if isinstance(reply, bytes) else await reply)
         except GrpcError as error:
             answer = error.code
         assert answer == step.expected, number
@@ -105,9 +105,9 @@ class Failing(Slow):
     waits = False
 
     def make_counters(self, limit: Any) -> Any:
-        made = super().make_counters(limit)
-        made.hit = self._fail
-        return made
+        counters = super().make_counters(limit)
+        counters.hit = self._fail
+        return counters
 
     def _fail(self, key: str, cost: int) -> Any:
         raise StoreUnavailable("no answer")

@@ -29,7 +29,7 @@ SLACK = 0.020
 EXCUSES = 0.001  # a decision that was degraded for want of time
 BACK_WITHIN = 1.0
 _BEAT = 0.001
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 
 class Made(NamedTuple):

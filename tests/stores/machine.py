@@ -18,7 +18,7 @@ from typing import Self
 # Shorter waits are the daily bread of a program with threads.
 WORTH_NOTING = 0.003
 _EVERY = 0.002
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 
 class Stalls:

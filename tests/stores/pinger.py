@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from stores.machine import Stalls
 from stores.redis_server import wait_until
 
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 
 class Pinger:

@@ -29,7 +29,7 @@ WRONG_SHAPES = (
     b"+OK\r\n", b":7\r\n", b"$-1\r\n", b"$5\r\nhello\r\n", b"*0\r\n", b"*-1\r\n", b"*1\r\n*0\r\n",
     b"*1\r\n*1\r\n$1\r\nx\r\n", b"*2\r\n:1\r\n:2\r\n", b"*1\r\n*9\r\n" + b"$3\r\nabc\r\n" * 9,
 )  # fmt: skip
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 
 class Frames:
@@ -81,6 +81,7 @@ class Mode:
     delay: float = 0.0
     answer: Callable[[], bytes] | None = None  # instead of the server's
     cut: bool = False
+    hold: bool = False
     only: frozenset[str] = frozenset()
     spare: frozenset[str] = HANDSHAKE
 
@@ -135,6 +136,15 @@ class Proxy:
         """Each way, so a round trip takes twice as long."""
         self._set(Mode(delay=seconds))
 
+    def hold(self) -> None:
+        """Keep every answer, until the next mode."""
+        self._set(Mode(hold=True))
+
+    @property
+    def held(self) -> int:
+        """How many answers are kept now: what they answer has been done."""
+        return sum(len(each.held) for each in [*self.connections])
+
     def refuse(self) -> None:
         """Close all connections, and each new one at once."""
         self._set(Mode(refuse=True))
@@ -178,7 +188,12 @@ class Proxy:
             link.close()
 
     def _set(self, mode: Mode) -> None:
-        self._call(lambda: setattr(self, "mode", mode))
+        def change() -> None:
+            self.mode = mode
+            for connection in self.connections:
+                connection.release()
+
+        self._call(change)
 
     def _call(self, act: Callable[[], Any]) -> None:
         async def run() -> None:
@@ -230,6 +245,7 @@ class _Connection(asyncio.Protocol):
         self.expected: deque[tuple[str, bytes | None]] = deque()
         self.late: deque[Callable[[], None]] = deque()
         self.due = 0.0  # the last of them
+        self.held: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -313,8 +329,15 @@ class _Connection(asyncio.Protocol):
             self.to_client(answer)
 
     def to_client(self, frame: bytes) -> None:
-        if self.client and not self.client.is_closing():
+        if self.proxy.mode.hold:
+            self.held.append(frame)
+        elif self.client and not self.client.is_closing():
             self.client.write(frame)
+
+    def release(self) -> None:
+        frames, self.held = self.held, []
+        for frame in frames:
+            self.to_client(frame)
 
     def hang_up(self) -> None:
         """As `close`, but what was written gets there."""

@@ -28,7 +28,7 @@ _OPTIONS = (
     "--cluster-replica-validity-factor", "0", "--cluster-migration-barrier", "10",
     "--repl-diskless-sync-delay", "0",
 )  # fmt: skip
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 
 
 @dataclass(eq=False)

@@ -25,7 +25,7 @@ sentinel failover-timeout {service} 2000
 # INFO is older than five, while they ask for one each second once the master is down.
 _PACE = ("PING-PERIOD", 300, "INFO-PERIOD", 200, "PUBLISH-PERIOD", 200, "ASK-PERIOD", 100)
 _REPLICA = ("--repl-diskless-sync-delay", "0")
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 # As the sentinels put it: one of these for them to promote, else a failover has to wait.
 _GOOD_MASTER = {"flags": "master", "num-slaves": "1", "num-other-sentinels": "2"}
 _GOOD_REPLICA = {"flags": "slave", "role-reported": "slave", "master-link-status": "ok"}

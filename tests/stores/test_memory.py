@@ -212,3 +212,33 @@ def test_a_store_agrees_with_a_dict_on_200_000_keys() -> None:
         assert decision._retry == (0 if allowed else cost * interval - room)
     assert store.evictions == 0
     assert store.keys <= 200_000
+
+
+# Forgetting all ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1/hour", "1/day fixed_window", "1/hour sliding_window", "1/hour sliding_log",
+     "1/hour lockout 1d"],
+)  # fmt: skip
+def test_a_store_that_is_cleared_forgets_every_key(text: str) -> None:
+    limiter, store, _ = make(text)
+    keys = [f"user:{number}" for number in range(3000)]
+    for _ in range(3):
+        limiter.hit_many(keys)
+    assert store.keys == 3000
+    store.clear()
+    assert store.keys == 0
+    assert all(decision.allowed for decision in limiter.hit_many(keys))
+
+
+def test_all_limits_of_a_store_are_cleared_in_place() -> None:
+    clock = FakeClock()
+    store = MemoryStore(max_keys=4, clock=clock)
+    limiters = [Limiter(text, store=store) for text in ("1/hour", "1/day", "1/hour lockout 1d")]
+    for _ in range(3):
+        assert [limiter.hit("a").allowed for limiter in limiters] == [True] * 3
+        assert [limiter.hit("a").allowed for limiter in limiters] == [False] * 3
+        store.clear()
+    assert store.evictions == 0

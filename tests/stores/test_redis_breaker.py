@@ -36,6 +36,7 @@ class Door:
 
     def __init__(self) -> None:
         self.knocks: list[float] = []
+        self._own: dict[int, threading.Event] = {}  # our own, by port: when they were taken
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -43,16 +44,19 @@ class Door:
 
     def _run(self) -> None:
         while True:
-            link, _ = self._listener.accept()
+            link, (_, port) = self._listener.accept()
             link.close()
             if self._listener.gettimeout() == 0:
                 return
-            self.knocks.append(time.monotonic())
+            if port in self._own:
+                self._own[port].set()
+            else:
+                self.knocks.append(time.monotonic())
 
     def close(self) -> None:
         self._listener.settimeout(0)
         with socket.create_connection(self._listener.getsockname()):
-            self._thread.join(5)
+            self._thread.join(60)
         self._listener.close()
 
     def gaps(self) -> list[tuple[float, float]]:
@@ -61,11 +65,12 @@ class Door:
 
     def caught_up(self) -> int:
         """How many knocks there were, all that came up to now counted."""
-        known = len(self.knocks)
-        with socket.create_connection(self._listener.getsockname()):
-            assert wait_for(lambda: len(self.knocks) > known)
-        self.knocks.pop()  # our own: connections are taken in the order in which they came
-        return len(self.knocks)
+        with socket.socket() as link:
+            link.bind(("127.0.0.1", 0))
+            taken = self._own[link.getsockname()[1]] = threading.Event()
+            link.connect(self._listener.getsockname())
+            assert taken.wait(60)  # connections are taken in the order in which they came
+            return len(self.knocks)
 
 
 @contextmanager
@@ -133,8 +138,13 @@ async def test_it_pauses_after_a_lone_hit_too(prefix: str) -> None:
             assert await asyncio.to_thread(closed.caught_up) <= after + 1, "it knocks though closed"
 
 
-async def come_back(stores: list[RedisStore], proxy: Proxy, machine: Watched) -> list[float]:
-    """When each store was closed again after an outage, in seconds since its end, sorted."""
+async def come_back(
+    stores: list[RedisStore], proxy: Proxy, machine: Watched
+) -> tuple[list[float], float]:
+    """When each store was closed again after an outage, in seconds since its end, sorted.
+
+    And when the last of them ought to be.
+    """
     limiters = [AsyncLimiter("1/second", store=store) for store in stores]
     proxy.refuse()
     for limiter in limiters:
@@ -144,15 +154,14 @@ async def come_back(stores: list[RedisStore], proxy: Proxy, machine: Watched) ->
     mended = time.monotonic()
     proxy.let_pass()
     came: dict[int, float] = {}
-    while len(came) < len(stores) and time.monotonic() - mended < 10:
+    while len(came) < len(stores) and time.monotonic() - mended < 60:
         for number, store in enumerate(stores):
             if number not in came and store.state == "closed":
                 came[number] = time.monotonic() - mended
         await asyncio.sleep(0.002)
     moments = sorted(came.values())
     assert len(moments) == len(stores)
-    assert moments[-1] <= BACK_WITHIN + machine.lost(mended, mended + moments[-1])
-    return moments
+    return moments, BACK_WITHIN + machine.lost(mended, mended + moments[-1])
 
 
 async def test_a_fleet_does_not_come_back_in_one_wave(redis_url: str, prefix: str) -> None:
@@ -164,17 +173,17 @@ async def test_a_fleet_does_not_come_back_in_one_wave(redis_url: str, prefix: st
         ]
         # All of them are in this process: where it stands still they come at once, so look again.
         for _ in range(5):
-            moments = await come_back(stores, proxy, machine)
+            moments, latest = await come_back(stores, proxy, machine)
             widest = max(sum(start <= m < start + 0.05 for m in moments) for start in moments)
             print(
                 f"\n30 stores came back between {moments[0]:.3f} and {moments[-1]:.3f} s after the"
                 f" server, at most {widest} of them within 50 ms"
             )
-            if widest <= 20 and moments[-1] - moments[0] > 0.1:
+            if widest <= 20 and moments[-1] - moments[0] > 0.1 and moments[-1] <= latest:
                 break
-            assert machine.beats.worst > 0.02, "in one wave, and no stall explains it"
+            assert machine.beats.worst > 0.02, "in one wave, or late, and no stall explains it"
         else:
-            pytest.fail("in one wave, five times")
+            pytest.fail("in one wave, or late, five times")
 
 
 def hang_up(server: Server) -> None:

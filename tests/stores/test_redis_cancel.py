@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -26,7 +27,7 @@ KEYS = 200
 @pytest.fixture
 async def store(redis_url: str, prefix: str) -> AsyncIterator[RedisStore]:
     # With time enough: here nothing is to be degraded.
-    async with RedisStore(redis_url, prefix=prefix, deadline="5s") as made:
+    async with RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s") as made:
         yield made
 
 
@@ -43,19 +44,22 @@ async def left(store: RedisStore, keys: int) -> list[int]:
 
 async def settled(store: RedisStore, expected: list[int]) -> list[int]:
     """What is left when all refunds are through: they are sent before what is asked later."""
-    for _ in range(50):
-        found = await left(store, len(expected))
-        if found == expected:
-            break
-        await asyncio.sleep(0.01)
-    return found
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(60):
+            while await left(store, len(expected)) != expected:
+                await asyncio.sleep(0.01)
+    return await left(store, len(expected))
 
 
 Hit = Callable[[int], Awaitable[Decision]]
 
 
 async def cancel_some(
-    store: RedisStore, hit: Hit, when: Callable[[int], Awaitable[None]], cost: int = 1
+    store: RedisStore,
+    hit: Hit,
+    when: Callable[[int], Awaitable[None]],
+    then: Callable[[], None] = lambda: None,
+    cost: int = 1,
 ) -> int:
     """Cancel every third; the number of those who left. The others get what is theirs."""
     tasks = [asyncio.ensure_future(hit(number)) for number in range(KEYS)]
@@ -65,6 +69,7 @@ async def cancel_some(
         tasks[number].cancel()
 
     await asyncio.gather(*(cancel(number) for number in range(0, KEYS, 3)))
+    then()
     await asyncio.wait(tasks)
     for number, task in enumerate(tasks):
         if not task.cancelled():
@@ -91,7 +96,9 @@ async def test_who_leaves_before_anything_is_sent(store: RedisStore) -> None:
 async def test_when_all_leave_before_anything_is_sent_nothing_is(
     proxied: Proxy, prefix: str
 ) -> None:
-    async with RedisStore(proxied.url, prefix=prefix, deadline="5s") as store:
+    async with RedisStore(
+        proxied.url, prefix=prefix, deadline="60s", connect_timeout="60s"
+    ) as store:
         limiter, before = AsyncLimiter("1/second", store=store), len(proxied.commands)
         tasks = [asyncio.ensure_future(limiter.hit(f"k{number}")) for number in range(10)]
         await turns(1)  # now they wait, and what they asked for leaves in the next turn
@@ -103,11 +110,18 @@ async def test_when_all_leave_before_anything_is_sent_nothing_is(
 
 
 async def test_who_leaves_while_it_is_under_way(proxied: Proxy, prefix: str) -> None:
-    proxied.delay(0.02)
-    async with RedisStore(proxied.url, prefix=prefix, deadline="5s") as store:
+    async def is_answered(_: int) -> None:
+        while not proxied.held:
+            await asyncio.sleep(0.001)
+
+    async with RedisStore(
+        proxied.url, prefix=prefix, deadline="60s", connect_timeout="60s"
+    ) as store:
+        await store.connect_async()
+        proxied.hold()
         limiter = AsyncLimiter(store=store)
         gone = await cancel_some(
-            store, lambda n: limiter.hit(f"k{n}", limit(n)), lambda n: asyncio.sleep(0.02)
+            store, lambda n: limiter.hit(f"k{n}", limit(n)), is_answered, proxied.let_pass
         )
         assert gone == len(range(0, KEYS, 3))
 
@@ -151,8 +165,11 @@ async def test_who_leaves_when_the_answer_has_just_come(store: RedisStore) -> No
 
 @pytest.mark.parametrize("moment", [0, 1, 2, 3])
 async def test_groups_that_leave(moment: int, proxied: Proxy, prefix: str) -> None:
-    proxied.delay(0.005)
-    async with RedisStore(proxied.url, prefix=prefix, deadline="5s") as store:
+    async with RedisStore(
+        proxied.url, prefix=prefix, deadline="60s", connect_timeout="60s"
+    ) as store:
+        await store.connect_async()
+        proxied.hold()
         limiter = AsyncLimiter(store=store)
         half = KEYS // 2
 
@@ -164,6 +181,7 @@ async def test_groups_that_leave(moment: int, proxied: Proxy, prefix: str) -> No
         await (turns(moment) if moment < 3 else asyncio.sleep(0.005))
         for task in tasks[::3]:
             task.cancel()
+        proxied.let_pass()
         await asyncio.wait(tasks)
         for number, task in enumerate(tasks):
             if number % 3:
@@ -175,15 +193,19 @@ async def test_groups_that_leave(moment: int, proxied: Proxy, prefix: str) -> No
 
 
 async def test_a_timeout_around_a_decision(proxied: Proxy, prefix: str) -> None:
-    proxied.delay(0.02)
-    async with RedisStore(proxied.url, prefix=prefix, deadline="5s") as store:
+    async with RedisStore(
+        proxied.url, prefix=prefix, deadline="60s", connect_timeout="60s"
+    ) as store:
+        await store.connect_async()
         limiter = AsyncLimiter(limit(0), store=store)
+        expected = [0]
         for ask in (limiter.hit("k0"), limiter.wait("k0"), limiter.hit_many(["k0", "k0"])):
+            proxied.hold()
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.025):
                     await ask
-        expected = [0]
-        assert await settled(store, expected) == expected
+            proxied.let_pass()
+            assert await settled(store, expected) == expected
         with pytest.raises(ZeroDivisionError):
             async with limiter.reserve("k0", cost=50):
                 raise ZeroDivisionError
@@ -191,7 +213,7 @@ async def test_a_timeout_around_a_decision(proxied: Proxy, prefix: str) -> None:
 
 
 def test_threads_beside_each_other_get_their_own_answers(redis_url: str, prefix: str) -> None:
-    with RedisStore(redis_url, prefix=prefix, deadline="5s") as store:
+    with RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s") as store:
         limiter = Limiter(store=store)
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             for taken in range(1, 6):

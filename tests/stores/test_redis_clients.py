@@ -99,14 +99,14 @@ async def test_closing_closes_the_connections_to_the_sentinels(
     with store.client(**PATIENT) as client:
         assert client.ping()
         assert connections() == 2, "one to a sentinel, one to the master"
-    wait_until(lambda: connections() == 0, "closed connections", 5)
+    wait_until(lambda: connections() == 0, "closed connections", 60)
     made = store.client_async(**PATIENT)
     try:
         assert await made.ping()
         assert connections() == 2
     finally:
         await made.aclose()
-    wait_until(lambda: connections() == 0, "closed connections", 5)
+    wait_until(lambda: connections() == 0, "closed connections", 60)
 
 
 async def test_a_cluster(cluster: Cluster, prefix: str) -> None:
@@ -131,7 +131,7 @@ async def test_closing_after_an_error_closes_all(cluster: Cluster, prefix: str) 
             await made.incr(prefix)
     finally:
         await made.aclose()
-    wait_until(lambda: connections_of(prefix, cluster.ports) == 0, "closed connections", 5)
+    wait_until(lambda: connections_of(prefix, cluster.ports) == 0, "closed connections", 60)
 
 
 async def test_of_a_cluster_that_is_not_there() -> None:
@@ -163,7 +163,7 @@ async def test_nor_in_a_cluster(own_server: StartServer, prefix: str) -> None:
         admin.config_set("cluster-announce-port", proxy.port)
         admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
         state = partial(admin.execute_command, "CLUSTER INFO")
-        wait_until(lambda: state()["cluster_state"] == "ok", "a cluster", 10)
+        wait_until(lambda: state()["cluster_state"] == "ok", "a cluster", 60)
         store = RedisStore(f"redis+cluster://127.0.0.1:{proxy.port}")
         await fail_twice(store, proxy, prefix)
 

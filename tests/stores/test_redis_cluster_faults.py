@@ -13,7 +13,7 @@ pytest.importorskip("redis")
 
 from penstock import AsyncLimiter
 from penstock.events import StoreDown, StoreUp
-from penstock.limit import as_limit
+from penstock.limits import as_limit
 from penstock.stores.redis import RedisStore
 from stores.load import BACK_WITHIN, KINDS, Load, TaskLoad, wait_for
 from stores.machine import Stalls
@@ -153,7 +153,12 @@ async def test_what_a_refused_group_gives_back_is_not_called_late(
 async def exact(cluster_url: str, prefix: str) -> AsyncIterator[RedisStore]:
     """With time enough for every answer, so that each unit must be accounted for."""
     async with RedisStore(
-        cluster_url, prefix=prefix, deadline="5s", on_failure="closed", tag=lambda key: key[:2]
+        cluster_url,
+        prefix=prefix,
+        deadline="60s",
+        connect_timeout="60s",
+        on_failure="closed",
+        tag=lambda key: key[:2],
     ) as made:
         yield made
 
@@ -204,7 +209,7 @@ async def test_slots_that_move_lose_and_double_nothing(cluster: Cluster, exact: 
     steps = await asyncio.to_thread(move)
     moved = time.monotonic()
     while_moving = sum(admitted.values())
-    await asyncio.wait_for(asyncio.gather(*tasks), 30)
+    await asyncio.wait_for(asyncio.gather(*tasks), 60)
     print(
         f"\n{len(slots)} slots moved in {steps} steps and {moved - begun:.2f} s, {while_moving}"
         f" units admitted meanwhile, {sum(admitted.values())} in the end, {degraded} degraded"

@@ -37,7 +37,9 @@ class Place:
     """A store, and what its keys hold."""
 
     def __init__(self, url: str, prefix: str, **options: Any) -> None:
-        self.store = RedisStore(url, prefix=prefix, deadline="5s", connect_timeout="5s", **options)
+        self.store = RedisStore(
+            url, prefix=prefix, deadline="60s", connect_timeout="60s", **options
+        )
         self.client = redis.Redis.from_url(url)
         self.events: list[Event] = []
         self.store.subscribe(self.events.append)

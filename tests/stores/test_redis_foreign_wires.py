@@ -43,7 +43,9 @@ class Planted:
     """A store in which every key that is asked for holds something else, but for ``sound``."""
 
     def __init__(self, url: str, prefix: str, policy: str) -> None:
-        self.store = RedisStore(url, prefix=prefix, deadline="5s", on_failure=policy)
+        self.store = RedisStore(
+            url, prefix=prefix, deadline="60s", connect_timeout="60s", on_failure=policy
+        )
         self.client = redis.Redis.from_url(url)
         self.secrets = [prefix, url.rpartition("/")[0].rpartition(":")[2], "WRONGTYPE", "hello"]
 

@@ -28,7 +28,9 @@ ASKED = ({"user": "42"}, {"ip": "a"}, {"path": "/"})
 
 
 async def test_a_request_is_one_call_for_coroutines(proxied: Proxy, prefix: str) -> None:
-    async with RedisStore(proxied.url, prefix=prefix, deadline="5s") as store:
+    async with RedisStore(
+        proxied.url, prefix=prefix, deadline="60s", connect_timeout="60s"
+    ) as store:
         gate = AsyncGate.from_rules(RULES, store)
         before = proxied.commands.count("EVALSHA")
         found = [await gate.check(*ASKED) for _ in range(4)]
@@ -42,7 +44,7 @@ async def test_a_request_is_one_call_for_coroutines(proxied: Proxy, prefix: str)
 
 
 def test_the_same_for_threads(redis_url: str, prefix: str) -> None:
-    with RedisStore(redis_url, prefix=prefix, deadline="5s") as store:
+    with RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s") as store:
         gate = Gate.from_rules(RULES, store)
         assert [bool(gate.check(*ASKED)) for _ in range(4)] == [True, True, True, False]
         assert gate.check({"user": "42"}).statuses[0].decision.remaining == 1  # type: ignore[union-attr]
@@ -58,7 +60,7 @@ descriptors:
 
 
 async def test_debits_are_booked_in_redis(redis_url: str, prefix: str) -> None:
-    async with RedisStore(redis_url, prefix=prefix, deadline="5s") as store:
+    async with RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s") as store:
         gate = AsyncGate.from_rules(TOKENS, store)
         look = Descriptor.of({"user": "1"}, hits=0)
         through = 0
@@ -72,7 +74,7 @@ async def test_debits_are_booked_in_redis(redis_url: str, prefix: str) -> None:
 
 
 def test_quotas_take_all_or_nothing_in_redis(redis_url: str, prefix: str) -> None:
-    with RedisStore(redis_url, prefix=prefix, deadline="5s") as store:
+    with RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s") as store:
         gate = Gate.from_rules(TOKENS, store)
         asked = ({"a": "1"}, {"b": "1"})
         assert [bool(gate.check(*asked)) for _ in range(3)] == [True, False, False]
@@ -86,8 +88,8 @@ def test_quotas_take_all_or_nothing_in_redis(redis_url: str, prefix: str) -> Non
 def test_usage_follows_two_reloads_and_back(redis_url: str, prefix: str) -> None:
     """Over two processes' gates: neither forgets, and neither counts twice."""
     with (
-        RedisStore(redis_url, prefix=prefix, deadline="5s") as store,
-        RedisStore(redis_url, prefix=prefix, deadline="5s") as other_store,
+        RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s") as store,
+        RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s") as other_store,
     ):
         text = "domain: api\ndescriptors: [{key: user, limits: 10/hour}]"
         gates = [Gate.from_rules(text, each) for each in (store, other_store)]
@@ -112,7 +114,7 @@ def left_of(gate: Gate, user: str) -> int:
 
 
 async def test_tasks_that_come_at_once_after_a_reload(redis_url: str, prefix: str) -> None:
-    async with RedisStore(redis_url, prefix=prefix, deadline="5s") as store:
+    async with RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s") as store:
         text = "domain: api\ndescriptors: [{key: user, limits: 10/hour}]"
         gate = AsyncGate.from_rules(text, store)
         assert await gate.check({"user": "1"}, hits=5)
@@ -123,7 +125,7 @@ async def test_tasks_that_come_at_once_after_a_reload(redis_url: str, prefix: st
 
 def test_an_override_that_redis_cannot_count_by_is_refused(redis_url: str, prefix: str) -> None:
     text = "domain: api\ndescriptors: [{key: user, limits: 500/minute sliding_log}]"
-    with RedisStore(redis_url, prefix=prefix, deadline="5s") as store:
+    with RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s") as store:
         gate = Gate.from_rules(text, store)
         with pytest.raises(LimitError, match="api/user, 500/minute sliding_log times 10 cannot"):
             gate.switches.override("user", "1", factor=10)

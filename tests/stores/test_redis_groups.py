@@ -14,22 +14,15 @@ from penstock.algorithms.words import NO_MARK
 from penstock.durations import DAY, MICROSECOND, SECOND
 from penstock.stores.redis import script as redis_script
 from penstock.stores.redis import wire
-from penstock.stores.redis.wire import (
-    ATTEMPT,
-    CHARGE,
-    HIT,
-    PEEK,
-    REFRESH,
-    REFUND,
-    SPARED,
-    Operation,
-)
+from penstock.stores.redis.operation import ATTEMPT, CHARGE, HIT, PEEK, REFUND
+from penstock.stores.redis.wire import REFRESH, SPARED
 from penstock.testing import FakeClock
 from stores.redis_twins import (
     CASES,
     IN_FLIGHT,
     START,
     Ask,
+    Operation,
     Script,
     Server,
     expected_of,

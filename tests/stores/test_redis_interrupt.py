@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from stores.proxy import Proxy
+from stores.redis_server import wait_until
 
 pytest.importorskip("redis")
 
 from penstock import Limiter
 from penstock.stores.redis import RedisStore
+from stores.load import wait_for
 
 LIMIT = "100000/day fixed_window align first_hit"
-DELAY = 0.03
 ROUNDS = 10
 
 
@@ -33,37 +33,40 @@ def store(proxied: Proxy, prefix: str) -> Iterator[RedisStore]:
         raise Interrupted
 
     before = signal.signal(signal.SIGUSR1, interrupt)
-    with RedisStore(proxied.url, prefix=prefix, deadline="5s", connect_timeout="5s") as made:
+    with RedisStore(proxied.url, prefix=prefix, deadline="60s", connect_timeout="60s") as made:
         made.connect()
-        proxied.delay(DELAY)
         yield made
     signal.signal(signal.SIGUSR1, before)
 
 
-def interrupted(call: Callable[[], Any]) -> None:
+def interrupted(call: Callable[[], Any], proxied: Proxy) -> None:
     """Call it and be interrupted while its answer is under way."""
 
-    def begin() -> None:
-        threading.Timer(DELAY / 3, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-        call()
-        time.sleep(5)
+    def interrupt() -> None:
+        wait_until(lambda: proxied.held > 0, "the server has answered", 60)
+        os.kill(os.getpid(), signal.SIGUSR1)
 
+    proxied.hold()
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     with pytest.raises(Interrupted):
-        begin()
+        call()
+    thread.join()
+    proxied.let_pass()
 
 
 def taken(limiter: Limiter, expected: int) -> int:
     """What is taken when all that was under way has been done."""
-    for _ in range(50):
-        found = 100_000 - limiter.peek("k").remaining
-        if found == expected:
-            break
-        time.sleep(0.05)
-    return found
+
+    def now() -> int:
+        return 100_000 - limiter.peek("k").remaining
+
+    wait_for(lambda: now() == expected)
+    return now()
 
 
 @pytest.mark.parametrize("verb", ["hit", "hit_many", "hit_all", "wait", "reserve"])
-def test_who_is_interrupted_has_taken_nothing(store: RedisStore, verb: str) -> None:
+def test_who_is_interrupted_has_taken_nothing(store: RedisStore, proxied: Proxy, verb: str) -> None:
     limiter = Limiter(LIMIT, store)
     calls: dict[str, Callable[[], Any]] = {
         "hit": lambda: limiter.hit("k"),
@@ -73,15 +76,15 @@ def test_who_is_interrupted_has_taken_nothing(store: RedisStore, verb: str) -> N
         "reserve": lambda: limiter.reserve("k"),
     }
     for _ in range(ROUNDS):
-        interrupted(calls[verb])
-    assert taken(limiter, 0) == 0
+        interrupted(calls[verb], proxied)
+        assert taken(limiter, 0) == 0
 
 
-def test_a_settlement_that_is_interrupted_happens(store: RedisStore) -> None:
+def test_a_settlement_that_is_interrupted_happens(store: RedisStore, proxied: Proxy) -> None:
     limiter = Limiter(LIMIT, store)
     for _ in range(ROUNDS):
         held = limiter.reserve("k", cost=10)
-        interrupted(lambda held=held: held.settle(3))  # type: ignore[misc]
+        interrupted(lambda held=held: held.settle(3), proxied)  # type: ignore[misc]
         assert held.settled
     assert taken(limiter, 3 * ROUNDS) == 3 * ROUNDS
 

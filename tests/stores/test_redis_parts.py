@@ -13,11 +13,12 @@ from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.sentinel import Sentinel
 
 from penstock import Limit, StoreError
+from penstock.circuit import CLOSED, HALF_OPEN, OPEN
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.address import read_target
-from penstock.stores.redis.breaker import CLOSED, HALF_OPEN, OPEN, Breaker
 from penstock.stores.redis.fallback import scaled
-from penstock.stores.redis.server_clock import ServerClock
+from penstock.stores.redis.reconnect import Breaker
+from penstock.stores.redis.server import ServerClock
 from penstock.stores.redis.server_errors import ServerError, redirection, server_error
 
 # Addresses -------------------------------------------------------------------------
@@ -97,7 +98,7 @@ def test_takes_the_settings_of_a_client() -> None:
 
 def test_what_is_no_client_is_refused() -> None:
     for wrong in (None, 7, b"redis://a", object()):
-        with pytest.raises(TypeError, match="a URL or a redis-py client"):
+        with pytest.raises(TypeError, match=r"a URL.* or a redis-py client"):
             RedisStore(wrong)
 
 

@@ -20,9 +20,9 @@ from penstock.errors import StoreUnavailable
 from penstock.events import Degraded, Event
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.counters import RedisCounters
-from penstock.stores.redis.pending_call import KeyOperation, Mailbox, ThreadCall
-from penstock.stores.redis.settings import Script
-from penstock.stores.redis.wire import HIT
+from penstock.stores.redis.operation import HIT, KeyOperation
+from penstock.stores.redis.pending_call import Mailbox, ThreadCall
+from penstock.stores.redis.script import Script
 from stores.load import wait_for
 from stores.machine import Watched
 from stores.pinger import Pinger
@@ -89,7 +89,9 @@ async def zombies(server: Server, store: RedisStore) -> int:
         server.resume()
         pinger.first_after(resumed)
         pinger.first_after(time.monotonic() + 0.05)  # what lay there has been gone through
-    with RedisStore(server.url, prefix=store.prefix, deadline="5s") as other:
+    with RedisStore(
+        server.url, prefix=store.prefix, deadline="60s", connect_timeout="60s"
+    ) as other:
         return 1000 - Limiter("1000/year", store=other).peek("k").remaining
 
 
@@ -150,7 +152,7 @@ def test_what_two_threads_find_late_is_decided_once(dead: Server, make: Make) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     store.unsubscribe(hook)
     assert len(told) == 1
     assert limiter.peek("k").remaining == 9
@@ -225,7 +227,7 @@ async def test_waiting_without_the_server(server: Server, make: Make, machine: W
     )
     await asyncio.sleep(0.05)
     server.restart()
-    decision = await asyncio.wait_for(waiting, 5)
+    decision = await asyncio.wait_for(waiting, 60)
     assert decision
     assert not decision.degraded
 

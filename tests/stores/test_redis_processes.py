@@ -55,8 +55,9 @@ def result(process: subprocess.Popen[str], patience: float = 60, quiet: bool = T
 
 def test_eight_processes_get_what_the_limit_says(own_server: Start, prefix: str) -> None:
     url, lasts = own_server().url, 2.0
-    # Each burst is worth a second, in which this machine may keep us from asking at all.
-    rates = {"hot": 1000, **{f"k{number}": 25 for number in range(100)}}
+    # Each burst is worth a second, in which this machine may keep us from asking at all. The rates
+    # are low, so that a busy machine asks for more than that, too.
+    rates = {"hot": 200, **{f"k{number}": 4 for number in range(100)}}
     limits = {key: f"{rate}/second" for key, rate in rates.items()}
     hot, many = {"hot": limits.pop("hot")}, limits
     crew = [start("hammer", url, prefix, part) for part in (hot, many) for _ in range(4)]
@@ -137,7 +138,7 @@ def test_a_store_that_is_gone_leaves_no_thread(close: bool, own_server: Start, p
 
 def test_closing_lets_go_of_threads_that_wait(own_server: Start, prefix: str) -> None:
     server = own_server()
-    store = RedisStore(server.url, prefix=prefix, deadline="20s")
+    store = RedisStore(server.url, prefix=prefix, deadline="1h", connect_timeout="60s")
     limiter, seen = Limiter("10/second", store=store), []
     assert not limiter.hit("k").degraded
     server.pause()
@@ -145,11 +146,10 @@ def test_closing_lets_go_of_threads_that_wait(own_server: Start, prefix: str) ->
     for thread in threads:
         thread.start()
     time.sleep(0.1)
-    begun = time.monotonic()
     store.close()
     for thread in threads:
-        thread.join(20)
-    assert time.monotonic() - begun < 10, "half of what they would wait"
+        thread.join(60)
+        assert not thread.is_alive(), "it waits for its deadline"
     assert [decision.degraded for decision in seen] == [True] * 8
     with pytest.raises(StoreError, match="closed"):
         limiter.hit("k")
@@ -160,7 +160,7 @@ async def test_closing_lets_go_of_tasks_that_wait(
     elsewhere: bool, own_server: Start, prefix: str
 ) -> None:
     server = own_server()
-    store = RedisStore(server.url, prefix=prefix, deadline="20s")
+    store = RedisStore(server.url, prefix=prefix, deadline="1h", connect_timeout="60s")
     limiter = AsyncLimiter("10/second", store=store)
     await store.connect_async()
     server.pause()
@@ -170,7 +170,7 @@ async def test_closing_lets_go_of_tasks_that_wait(
         await asyncio.to_thread(store.close)
     else:
         await store.close_async()
-    seen = await asyncio.wait_for(asyncio.gather(*tasks), 2)
+    seen = await asyncio.wait_for(asyncio.gather(*tasks), 60)
     assert all(decision.degraded for decision in seen)
     if elsewhere:
         with pytest.raises(StoreError, match="closed"):
@@ -197,6 +197,6 @@ def test_closing_under_load_raises_what_is_said(redis_url: str, prefix: str) -> 
         time.sleep(0.02 + 0.001 * round)
         store.close()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive(), "it hangs"
         assert {type(error) for error in ended} == {StoreError}, ended

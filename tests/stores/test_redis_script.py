@@ -15,12 +15,14 @@ from penstock import Limit, UnsupportedLimit
 from penstock.durations import DAY, MICROSECOND, MILLISECOND, SECOND
 from penstock.stores.redis import script as redis_script
 from penstock.stores.redis import wire
-from penstock.stores.redis.wire import CHARGE, HIT, PEEK, REFRESH, REFUND, RESET, Operation
+from penstock.stores.redis.operation import CHARGE, HIT, PEEK, REFUND, RESET
+from penstock.stores.redis.wire import REFRESH
 from penstock.testing import StoreConformance
 from stores.redis_twins import (
     LINGER,
     START,
     Ask,
+    Operation,
     Script,
     Server,
     fields,

@@ -26,7 +26,16 @@ from penstock import Limit
 from penstock.algorithms.words import NO_MARK
 from penstock.durations import MICROSECOND, MILLISECOND
 from penstock.stores.redis import script as redis_script
-from penstock.stores.redis import wire
+from penstock.stores.redis.operation import (
+    ATTEMPT,
+    CHARGE,
+    DECIDES,
+    HIT,
+    PEEK,
+    REFUND,
+    RESET,
+    TAKES,
+)
 from properties.strategies import costs, limits, steps
 from stores.redis_twins import (
     CASES,
@@ -50,7 +59,7 @@ def test_a_long_run(server: Server, algorithm: str, options: dict[str, Any]) -> 
     chance = random.Random(f"{algorithm} {options}")
     expected = play(server, chance, some_limits(chance, algorithm, options), 3_000)
     allowed = [answer["allowed"] for answer in expected if answer is not None]
-    assert len(allowed) / 5 < sum(allowed) < len(allowed) * 9 / 10, "it should go both ways"
+    assert len(allowed) / 10 < sum(allowed) < len(allowed) * 9 / 10, "it should go both ways"
 
 
 @pytest.mark.parametrize("text", ["1/7s sliding_log", "3/7s sliding_log soft 2 for 9s"])
@@ -62,8 +71,8 @@ def test_more_charges_than_a_log_has_places(server: Server, text: str) -> None:
     for step in range(60):
         now += 300 * MILLISECOND
         asks += [
-            Ask(now, key, limit, wire.CHARGE if step < 40 else wire.HIT),
-            Ask(now, key, limit, wire.PEEK),
+            Ask(now, key, limit, CHARGE if step < 40 else HIT),
+            Ask(now, key, limit, PEEK),
         ]
     same(server, asks, [reference.answer(ask) for ask in asks])
 
@@ -76,7 +85,7 @@ def test_rows_that_have_run_out_are_not_missed(server: Server) -> None:
 
 
 SETTLE = "settle"
-VERBS = [wire.HIT] * 3 + [wire.PEEK, wire.ATTEMPT, wire.CHARGE, wire.REFUND, wire.RESET, SETTLE]
+VERBS = [HIT] * 3 + [PEEK, ATTEMPT, CHARGE, REFUND, RESET, SETTLE]
 
 
 @given(st.data())
@@ -94,13 +103,13 @@ def test_any_limit_and_any_steps(server: Server, data: st.DataObject) -> None:
     for step, verb, cost, other in data.draw(st.lists(one, min_size=1, max_size=40)):
         now = (reference.clock.now() + step) // MICROSECOND * MICROSECOND
         reference.clock.set(now)
-        ask = Ask(now, key, limit, verb, cost if verb in wire.DECIDES else other)
+        ask = Ask(now, key, limit, verb, cost if verb in DECIDES else other)
         if verb == SETTLE:  # give back what is beyond `other` of the last hit
             mark, units, _ = taken
-            ask = Ask(now, key, limit, wire.REFUND, max(1, units - other), mark, min(other, units))
+            ask = Ask(now, key, limit, REFUND, max(1, units - other), mark, min(other, units))
         asks.append(ask)
         expected.append(reference.answer(ask))
-        if verb in wire.TAKES and expected[-1]["allowed"]:
+        if verb in TAKES and expected[-1]["allowed"]:
             taken = (expected[-1]["mark"], cost, 0)
     same(server, asks, expected)
 

@@ -20,7 +20,10 @@ def retry_after(limiter: Limiter) -> float:
 
 def test_a_lockout_starts_when_all_processes_have_decided(redis_url: str, prefix: str) -> None:
     with ExitStack() as cleanup:
-        stores = [RedisStore(redis_url, prefix=prefix, deadline="5s") for _ in range(3)]
+        stores = [
+            RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s")
+            for _ in range(3)
+        ]
         limiters = [Limiter(LIMIT, cleanup.enter_context(store)) for store in stores]
         attempts = [limiters[at % 3].reserve("k") for at in range(6)]
         assert [bool(attempt) for attempt in attempts] == [True] * 5 + [False]
@@ -38,7 +41,7 @@ def test_a_lockout_starts_when_all_processes_have_decided(redis_url: str, prefix
 
 
 async def test_the_same_for_coroutines(redis_url: str, prefix: str) -> None:
-    store = RedisStore(redis_url, prefix=prefix, deadline="5s")
+    store = RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s")
     limiter = AsyncLimiter("1/minute sliding_log lockout 15m", store)
     async with limiter.reserve("k"):
         second = await limiter.reserve("k")

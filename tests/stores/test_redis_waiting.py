@@ -18,7 +18,10 @@ def test_waiters_of_several_limiters_lock_nobody_out(redis_url: str, prefix: str
     text, waits = "20/second burst 1 lockout 1h", 5
     taken: list[bool] = []
     with ExitStack() as cleanup:
-        stores = [RedisStore(redis_url, prefix=prefix, deadline="5s") for _ in range(4)]
+        stores = [
+            RedisStore(redis_url, prefix=prefix, deadline="60s", connect_timeout="60s")
+            for _ in range(4)
+        ]
         limiters = [Limiter(text, cleanup.enter_context(store)) for store in stores]
 
         def work(limiter: Limiter) -> None:

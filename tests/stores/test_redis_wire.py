@@ -14,19 +14,10 @@ from penstock import Decision, Limit
 from penstock.durations import MICROSECOND, SECOND
 from penstock.stores.redis import script as redis_script
 from penstock.stores.redis import wire
-from penstock.stores.redis.wire import (
-    CHARGE,
-    HIT,
-    LATE,
-    PEEK,
-    REFRESH,
-    REFUND,
-    RESET,
-    SPARED,
-    Operation,
-)
+from penstock.stores.redis.operation import CHARGE, HIT, PEEK, REFUND, RESET
+from penstock.stores.redis.wire import LATE, REFRESH, SPARED
 from penstock.testing import StoreConformance
-from stores.redis_twins import START, Ask, Script, Server, fields
+from stores.redis_twins import START, Ask, Operation, Script, Server, fields
 
 BUCKET, WINDOW, LOCKED = (
     redis_script.policy(Limit.parse(text), START, START)

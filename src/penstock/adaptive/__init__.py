@@ -1,4 +1,9 @@
-"""Limits that follow what a service can bear: they compute a limit, and never enforce one."""
+"""Adaptive limits: strategies that compute a limit from how calls perform, and enforce none.
+
+`base.py` has what all strategies share; each strategy is a file. A `ConcurrencyLimiter` enforces
+what they compute, or an `AdaptiveRate` (`rate.py`), which changes the cost of a request. May
+import `limits.py`, `durations.py` and the modules beside them, never a limiter.
+"""
 
 from penstock.adaptive.aimd import AIMD
 from penstock.adaptive.base import AdaptiveLimit

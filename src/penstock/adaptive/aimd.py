@@ -1,6 +1,6 @@
-"""AIMD: as many as can run while the slowest of them stay quick enough.
+"""AIMD: additive increase, multiplicative decrease, by a quantile of response times.
 
-Of each window, take a quantile q of the response times (p99, of a fair sample):
+For each window, take a quantile q of the response times (p99, of a uniform sample):
 
 ::
 
@@ -10,16 +10,16 @@ Of each window, take a quantile q of the response times (p99, of a fair sample):
 
     used:  2 * running >= limit at least once in the window
 
-Regimes. *Starting*: the limit doubles each window until the first slow one, so that it finds
-any capacity in a few seconds. *At work*: it grows evenly until it is slow, is cut to a half,
-and grows again: a saw whose teeth lie between half and all of what the target allows. While
-the target is at least twice the time of an unloaded service, half of that still keeps the
-service fully busy, so the saw costs latency but no throughput. *Idle*: nothing changes. *Out
-of reach*: a run that is slow even when alone is not made quicker by any limit, and the limit
-goes down to ``least``; so the target must be well above that, and ``least`` worth having.
+Regimes. *Starting*: the limit doubles each window until the first slow one, so it reaches any
+capacity within seconds. *Steady*: it grows linearly until responses are slow, is halved, and
+grows again: a sawtooth between half and all of what the target allows. While the target is at
+least twice the response time of an unloaded service, half the limit still keeps the service
+fully busy, so the sawtooth costs latency but no throughput. *Idle*: nothing changes. *Target
+out of reach*: if a run is slow even on its own, no limit helps, and the limit falls to
+``least``. So choose a target well above that response time, and a useful ``least``.
 
-The step is the square root of the limit unless given: one by one, a limit of a thousand would
-take minutes to come back from a cut, and a fixed share of it would not be additive.
+By default the step is the square root of the limit. With steps of one, a limit of a thousand
+would take minutes to recover from a cut; a fixed share of the limit would not be additive.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ import math
 import random
 from collections.abc import Callable
 
-from penstock.adaptive.base import DEFAULT_MOST, AdaptiveLimit, between
+from penstock.adaptive.base import DEFAULT_MOST, AdaptiveLimit, check_fraction, check_positive
 from penstock.adaptive.reservoir import Reservoir
 from penstock.durations import Duration, parse_duration
-from penstock.errors import LimitError
 
 SAMPLE = 512
 
 
 class AIMD(AdaptiveLimit):
-    """Keeps a quantile of response times below ``target``; the one to start with.
+    """Keeps a quantile of response times below ``target``. Start with this strategy.
 
     - ``target``: seconds, or ``"200ms"``
     - ``quantile``: 0.99 for p99, 0.9 for p90
-    - ``backoff``: what is left of the limit after a slow window
-    - ``step``: by how much it grows in a window; by default its square root
-    - ``chance``: where chance comes from, for samples; give a seeded one to repeat a run
+    - ``backoff``: the factor applied to the limit after a slow window
+    - ``step``: how much the limit grows in a window; by default its square root
+    - ``chance``: the random numbers for the sample; pass a seeded function for repeatable runs
     - ``initial``, ``least``, ``most``, ``window``: as in every `AdaptiveLimit`
     """
 
@@ -64,32 +63,26 @@ class AIMD(AdaptiveLimit):
     ) -> None:
         super().__init__(initial=initial, least=least, most=most, window=window)
         self._target = parse_duration(target, "target")
-        self._quantile = between(quantile, "quantile", 0, 1, "0.99")
-        self._backoff = between(backoff, "backoff", 0, 1, "0.5")
-        if step is not None and (type(step) is not int or step < 1):
-            raise LimitError(f"step is a whole number of at least 1, not {step!r}")
-        self._step = step
+        self._quantile = check_fraction(quantile, "quantile", "0.99")
+        self._backoff = check_fraction(backoff, "backoff", "0.5")
+        self._step = None if step is None else check_positive(step, "step")
         self._starting = True
         self._sample = Reservoir(SAMPLE, chance)
 
-    def _collect(self, duration: int) -> None:
-        self._sample.add(duration)
+    def _on_run(self, duration_ns: int) -> None:
+        self._sample.add(duration_ns)
 
-    def _forget(self) -> None:
+    def _restart(self) -> None:
+        super()._restart()
         self._sample.clear()
 
-    def _judge(self, now: int) -> None:
+    def _update(self, now: int) -> None:
         if self._sample.quantile(self._quantile) > self._target:
-            self._cut(now)
+            self._on_drop(now)  # a slow window has the same effect
         elif self._used:
-            self._grow_to(2 * self._size if self._starting else self._size + self._next_step())
+            step = math.sqrt(self._size) if self._step is None else self._step
+            self._grow_to(2 * self._size if self._starting else self._size + step)
 
-    def _judge_drop(self, now: int) -> None:
-        self._cut(now)
-
-    def _cut(self, now: int) -> None:
+    def _on_drop(self, now: int) -> None:
         self._starting = False
         self._cut_to(self._size * self._backoff, now)
-
-    def _next_step(self) -> float:
-        return math.sqrt(self._size) if self._step is None else self._step

@@ -1,7 +1,6 @@
-"""How busy the processor is: of the whole machine, or with this process.
+"""CPU load, of the whole machine or of this process.
 
-Each is a function to be called again and again; it returns the part that was busy since the
-last call, from 0 to 1.
+Each reader is called repeatedly and returns the load since its last call, from 0 to 1.
 """
 
 from __future__ import annotations
@@ -17,40 +16,49 @@ STAT = Path("/proc/stat")
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
-class SystemCPU:
-    """All processors of the machine, whoever uses them. Linux: reads ``/proc/stat``.
+class _LoadReader:
+    """``read`` returns the busy and the total time so far; ``cores`` may be busy at once."""
 
-    In a container that is the host. Where the container may use only a part of it, take
-    `ProcessCPU`.
+    def __init__(self, read: Callable[[], tuple[int, int]], cores: float = 1) -> None:
+        self._read = read
+        self._parallel = cores
+        self._busy, self._total = read()
+
+    def __call__(self) -> float:
+        busy, total = self._read()
+        available = (total - self._total) * self._parallel
+        load = (busy - self._busy) / available if available > 0 else 0.0
+        self._busy, self._total = busy, total
+        return min(1.0, max(0.0, load))
+
+
+class SystemCPU(_LoadReader):
+    """The load of all CPUs of the machine. Linux only: reads ``/proc/stat``.
+
+    In a container, this is the load of the host. If the container may use only a part of the
+    host, use `ProcessCPU`.
     """
 
     def __init__(self, path: Path = STAT) -> None:
         self._path = path
-        self._busy, self._total = self._read()
+        super().__init__(self._read_ticks)
 
-    def __call__(self) -> float:
-        busy, total = self._read()
-        passed = total - self._total
-        part = (busy - self._busy) / passed if passed > 0 else 0.0
-        self._busy, self._total = busy, total
-        return min(1.0, max(0.0, part))
-
-    def _read(self) -> tuple[int, int]:
+    def _read_ticks(self) -> tuple[int, int]:
         with self._path.open() as file:
-            words = file.readline().split()
-        if not words or words[0] != "cpu" or len(words) < 6:
+            label, *fields = file.readline().split() or [""]
+        if label != "cpu" or len(fields) < 5:
             raise OSError(f"{self._path} does not begin with the line of all processors")
-        # user nice system idle iowait irq softirq steal; guests are counted in user already.
-        ticks = [int(word) for word in words[1:9]]
+        # user nice system idle iowait irq softirq steal; user already includes guests.
+        ticks = [int(field) for field in fields[:8]]
         idle = ticks[3] + ticks[4]
         return sum(ticks) - idle, sum(ticks)
 
 
-class ProcessCPU:
-    """This process, as a part of the processors it may use.
+class ProcessCPU(_LoadReader):
+    """The load of this process, relative to the CPUs that it may use.
 
-    ``cores`` is how many these are; by default what the container is allowed, or else the
-    process.
+    ``cores`` is their number; by default the quota of the container, or else the CPUs that the
+    process may run on.
     """
 
     def __init__(
@@ -63,24 +71,15 @@ class ProcessCPU:
         if cores is not None and not cores > 0:
             raise ValueError(f"cores is a number above 0, such as 2 or 0.5, not {cores!r}")
         self.cores = usable_cores() if cores is None else cores
-        self._clock = clock
-        self._used_ns = used_ns
-        self._at, self._used = clock.now(), used_ns()
-
-    def __call__(self) -> float:
-        at, used = self._clock.now(), self._used_ns()
-        passed = (at - self._at) * self.cores
-        part = (used - self._used) / passed if passed > 0 else 0.0
-        self._at, self._used = at, used
-        return min(1.0, max(0.0, part))
+        super().__init__(lambda: (used_ns(), clock.now()), self.cores)
 
 
 def usable_cores(quota: Path = QUOTA) -> float:
-    """By the container's quota if it has one, else by what the scheduler lets us run on."""
+    """The container's CPU quota, if it has one; else the CPUs this process may run on."""
     try:
         allowed, period = quota.read_text().split()
         return int(allowed) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):  # no such file, or it says "max"
+    except (OSError, ValueError, ZeroDivisionError):  # no such file, or no quota ("max")
         pass
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

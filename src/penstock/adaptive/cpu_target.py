@@ -1,20 +1,21 @@
-"""CPUTarget: as many as keep the processor near a given load.
+"""CPUTarget: the limit that keeps the CPU near a target load.
 
-Each ``window``, read how busy the processor was:
+In each ``window``, read how busy the CPU was:
 
 ::
 
     load  = (1 - smoothing) * load + smoothing * reading
     limit = limit * clamp(target / load, 1 - step, 1 + step)      (growing: only when used)
 
-Regimes. *Busy*: what runs and the load are about in proportion, so target / load is about
-the factor by which the limit is wrong; bounded, so that one odd reading moves it by a tenth
-at most. *Near the target* (within 2 %): left alone, so that it does not hunt. *Idle*: the
-load is low but the limit is not used, and does not grow. *Not the processor's fault* (all
-wait for a database): the load stays low whatever runs, and the limit grows to ``most``; take
-a strategy that looks at response times there.
+Regimes. *Busy*: load is roughly proportional to concurrency, so target / load is roughly the
+factor by which the limit is off. The factor is clamped, so a single outlier changes the limit by
+at most a tenth. *Near the target* (within 2 %): no change, to avoid oscillation. *Idle*: the load
+is low, but the limit is not used and does not grow. *Not CPU-bound* (runs wait for a database,
+for example): the load stays low and the limit grows to ``most``; use a strategy based on response
+times instead.
 
-A dropped run says nothing about the processor, but something is short: one step down.
+A dropped run says nothing about the CPU, but some resource is short: the limit goes one step
+down.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from penstock.adaptive.base import DEFAULT_MOST, AdaptiveLimit, between
+from penstock.adaptive.base import DEFAULT_MOST, AdaptiveLimit, check_fraction
 from penstock.adaptive.cpu import default_reader
 from penstock.durations import Duration
 
@@ -33,13 +34,12 @@ LOWEST_LOAD = 0.001
 
 
 class CPUTarget(AdaptiveLimit):
-    """Keeps the processor near ``target``, which is a part: 0.7 for 70 %.
+    """Keeps CPU load near ``target``, a fraction: 0.7 for 70 %.
 
-    - ``reader``: a function that returns how busy the processor was since it was last
-      called, from 0 to 1; by default `SystemCPU`, or `ProcessCPU` where there is no
-      ``/proc/stat``
-    - ``step``: by which part the limit may change in a window, at most
-    - ``smoothing``: how much a new reading weighs
+    - ``reader``: a function that returns the CPU load since its last call, from 0 to 1; by
+      default `SystemCPU`, or `ProcessCPU` where there is no ``/proc/stat``
+    - ``step``: the largest change in a window, as a fraction of the limit
+    - ``smoothing``: the weight of a new reading
     - ``initial``, ``least``, ``most``, ``window``: as in every `AdaptiveLimit`
     """
 
@@ -58,23 +58,17 @@ class CPUTarget(AdaptiveLimit):
         window: Duration = 0.5,
     ) -> None:
         super().__init__(initial=initial, least=least, most=most, window=window)
-        self._target = between(target, "target", 0, 1, "0.7 for 70 %")
-        self._step = between(step, "step", 0, 1, "0.1")
-        self._smoothing = between(smoothing, "smoothing", 0, 1, "0.5")
+        self._target = check_fraction(target, "target", "0.7 for 70 %")
+        self._step = check_fraction(step, "step", "0.1")
+        self._smoothing = check_fraction(smoothing, "smoothing", "0.5")
         self._reader = default_reader() if reader is None else reader
         self._load: float | None = None
-        self._reader()  # readings are of the time since the last one: here begins the first
+        self._reader()  # the next reading covers the time from here on
 
-    def _collect(self, duration: int) -> None:
-        pass
-
-    def _forget(self) -> None:
-        pass
-
-    def _judge(self, now: int) -> None:
+    def _update(self, now: int) -> None:
         try:
             reading = min(1.0, max(0.0, self._reader()))
-        except Exception:  # a reader that broke must not break the request that happened to ask
+        except Exception:  # a failing reader must not fail the request
             logger.exception("the CPU could not be read; the limit stays %d", self.limit)
             return
         if self._load is None:
@@ -89,5 +83,5 @@ class CPUTarget(AdaptiveLimit):
         elif self._used:
             self._grow_to(self._size * factor)
 
-    def _judge_drop(self, now: int) -> None:
+    def _on_drop(self, now: int) -> None:
         self._cut_to(self._size * (1 - self._step), now)

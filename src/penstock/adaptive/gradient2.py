@@ -1,7 +1,7 @@
-"""Gradient2: as many as can run without response times rising above their own past.
+"""Gradient2: compares recent response times with their long-term average.
 
-Of each window, take the mean response time ``short``; ``long`` is its exponential average
-over some hundred windows:
+``short`` is the mean response time of a window; ``long`` is its exponential average over some
+hundred windows:
 
 ::
 
@@ -10,18 +10,18 @@ over some hundred windows:
     wanted   = limit * gradient + queue
     limit    = (1 - smoothing) * limit + smoothing * wanted   (only when the limit was used)
 
-Regimes. *Below capacity*: short is about long, the gradient is 1 and the limit grows by
-``smoothing * queue`` a window. *Above it*: short rises, and beyond ``tolerance`` times long
-the gradient shrinks the limit until the queue it allows is about ``queue``. *Recovering*
-from a long overload: long is far above short and is brought down quickly.
+Regimes. *Below capacity*: short is about equal to long, the gradient is 1, and the limit grows
+by ``smoothing * queue`` per window. *Above capacity*: short rises. Beyond ``tolerance`` times
+long, the gradient lowers the limit until about ``queue`` runs wait in the service. *Recovery*
+from a long overload: long is far above short and decays quickly.
 
-It needs no target, and its blind spot comes with that: under an overload that lasts, long
-creeps up to short, and the limit with it. Give ``most`` where that would hurt, or take AIMD.
+It needs no target, but it adapts to a lasting overload: long rises towards short, and the limit
+rises with it. Set ``most`` where that would hurt, or use AIMD.
 """
 
 from __future__ import annotations
 
-from penstock.adaptive.base import DEFAULT_MOST, AdaptiveLimit, Mean, between
+from penstock.adaptive.base import DEFAULT_MOST, AdaptiveLimit, check_fraction, check_positive
 from penstock.durations import Duration
 from penstock.errors import LimitError
 
@@ -31,10 +31,10 @@ STEEPEST = 0.5
 class Gradient2(AdaptiveLimit):
     """Follows response times relative to their long-term average; needs no target.
 
-    - ``tolerance``: how far above its past a response time may rise; at least 1
-    - ``queue``: how many may stand in the service's own queue
-    - ``smoothing``: how much of the way to the wanted limit a window goes
-    - ``memory``: over how many windows the long-term average is taken
+    - ``tolerance``: how many times the long-term average a response may take; at least 1
+    - ``queue``: how many runs may wait in the service's own queue
+    - ``smoothing``: the weight of the new limit against the current one
+    - ``memory``: the number of windows in the long-term average
     - ``initial``, ``least``, ``most``, ``window``: as in every `AdaptiveLimit`
     """
 
@@ -53,26 +53,16 @@ class Gradient2(AdaptiveLimit):
         super().__init__(initial=initial, least=least, most=most, window=window)
         if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or tolerance < 1:
             raise LimitError(f"tolerance is a number of at least 1, not {tolerance!r}")
-        for name, value in (("queue", queue), ("memory", memory)):
-            if type(value) is not int or value < 1:
-                raise LimitError(f"{name} is a whole number of at least 1, not {value!r}")
         self._tolerance = tolerance
-        self._queue = queue
-        self._smoothing = between(smoothing, "smoothing", 0, 1, "0.2")
-        self._memory = memory
+        self._queue = check_positive(queue, "queue")
+        self._smoothing = check_fraction(smoothing, "smoothing", "0.2")
+        self._memory = check_positive(memory, "memory")
         self._windows = 0
         self._long = 0.0
-        self._mean = Mean()
 
-    def _collect(self, duration: int) -> None:
-        self._mean.add(duration)
-
-    def _forget(self) -> None:
-        self._mean.clear()
-
-    def _judge(self, now: int) -> None:
-        short = self._mean.value
-        # The first windows count alike, so that the very first does not weigh for minutes.
+    def _update(self, now: int) -> None:
+        short = self._mean_ns
+        # The first windows have equal weight: otherwise the very first would dominate for minutes.
         self._windows = min(self._windows + 1, self._memory)
         self._long += (short - self._long) / self._windows
         if self._long > 2 * short:
@@ -80,7 +70,7 @@ class Gradient2(AdaptiveLimit):
         if self._used:
             self._follow(min(1.0, max(STEEPEST, self._tolerance * self._long / short)), now)
 
-    def _judge_drop(self, now: int) -> None:
+    def _on_drop(self, now: int) -> None:
         self._follow(STEEPEST, now)
 
     def _follow(self, gradient: float, now: int) -> None:

@@ -1,8 +1,7 @@
-"""Reservoir: a fair sample of a stream, in memory that does not grow with it.
+"""Reservoir: a uniform sample of a stream, in constant memory (Vitter's algorithm R).
 
-The first ``size`` values are kept. The n-th after that takes the place of a kept one with a
-chance of ``size / n``; then every value so far was as likely to be kept as any other
-(Vitter's algorithm R).
+The first ``size`` values are kept. Each later one, the n-th, replaces a kept value with
+probability ``size / n``. So every value has the same probability of being in the sample.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable
 
 
 class Reservoir:
-    """``chance`` is a function that returns a number from 0 to below 1."""
+    """``chance`` returns a random number from 0 (inclusive) to 1 (exclusive)."""
 
     def __init__(self, size: int, chance: Callable[[], float]) -> None:
         self._size = size
@@ -25,15 +24,15 @@ class Reservoir:
         if len(self._kept) < self._size:
             self._kept.append(value)
             return
-        place = int(self._chance() * self.seen)
-        if place < self._size:
-            self._kept[place] = value
+        index = int(self._chance() * self.seen)
+        if index < self._size:
+            self._kept[index] = value
 
-    def quantile(self, part: float) -> int:
-        """The smallest kept value that at least ``part`` of those kept do not exceed."""
+    def quantile(self, fraction: float) -> int:
+        """The smallest value in the sample that is at least as large as ``fraction`` of it."""
         ordered = sorted(self._kept)
-        # Less a hair: 0.07 * 100 comes out just above 7.
-        return ordered[max(1, math.ceil(part * len(ordered) - 1e-9)) - 1]
+        # The subtraction corrects rounding: 0.07 * 100 is slightly above 7.
+        return ordered[max(1, math.ceil(fraction * len(ordered) - 1e-9)) - 1]
 
     def clear(self) -> None:
         self._kept.clear()

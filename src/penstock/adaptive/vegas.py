@@ -1,31 +1,31 @@
-"""Vegas: as many as can run with only a few of them waiting inside the service.
+"""Vegas: estimates how many runs wait inside the service, and keeps that number small.
 
-Of each window, take the mean response time ``rtt``; ``base`` is the smallest of them:
+``rtt`` is the mean response time of a window; ``base`` is the smallest of these means:
 
 ::
 
-    queue = ceil(limit * (1 - base / rtt))       how many of them must be waiting
+    queue = ceil(limit * (1 - base / rtt))       estimated runs that wait
     digits = max(1, log10(limit))
 
     a run was dropped, or queue > beta * digits:    limit -= digits
     queue <= digits, and the limit was used:        limit += beta * digits
     queue < alpha * digits, and it was used:        limit += digits
 
-Regimes. *Below capacity*: no queue, and the limit grows in large steps. *At capacity*: it
-settles where between alpha and beta runs (times digits) wait, which keeps the service busy
-and adds little latency. *Slower for good*: after a deployment, say, every run takes longer,
-with or without a queue, and all of it would be taken for a queue. So base is measured anew:
-every ``probe_every`` the limit is lowered for one window, to 3/4 of those that do not wait, and
-the mean of runs that began in that window is the new base.
-The queue is gone by then, so a base is never measured behind one: simply forgetting
-the old base, as is often done, raises it a little each time under an overload that lasts.
+Regimes. *Below capacity*: there is no queue, and the limit grows in large steps. *At capacity*:
+the limit settles where between alpha and beta runs (times digits) wait, which keeps the service
+busy and adds little latency. *Permanently slower*, after a deployment, for example: every run
+takes longer, and the difference looks like a queue. So base is measured again: every
+``probe_every``, the limit is lowered for one window to 3/4 of the runs that do not wait, and the
+mean of the runs that began in that window is the new base. By then the queue is empty, so it does
+not affect base. Discarding the old base without a probe, as is often done, raises it a little
+each time during a lasting overload.
 """
 
 from __future__ import annotations
 
 import math
 
-from penstock.adaptive.base import DEFAULT_MOST, AdaptiveLimit, Mean
+from penstock.adaptive.base import DEFAULT_MOST, AdaptiveLimit
 from penstock.durations import Duration, parse_duration
 from penstock.errors import LimitError
 
@@ -33,10 +33,11 @@ PROBE = 0.75
 
 
 class Vegas(AdaptiveLimit):
-    """Keeps a handful of runs waiting inside the service; needs no target.
+    """Lets only a few runs wait inside the service; needs no target.
 
-    - ``alpha``, ``beta``: it grows below and shrinks above so many waiting, times log10
-    - ``probe_every``: how often the response time without a queue is measured anew
+    - ``alpha``, ``beta``: the limit grows if fewer than ``alpha * log10(limit)`` runs wait, and
+      shrinks if more than ``beta * log10(limit)`` do
+    - ``probe_every``: how often the response time without a queue is measured
     - ``initial``, ``least``, ``most``, ``window``: as in every `AdaptiveLimit`
     """
 
@@ -62,16 +63,9 @@ class Vegas(AdaptiveLimit):
         self._probed_at: int | None = None
         self._before_probe: float | None = None
         self._base = math.inf
-        self._mean = Mean()
 
-    def _collect(self, duration: int) -> None:
-        self._mean.add(duration)
-
-    def _forget(self) -> None:
-        self._mean.clear()
-
-    def _judge(self, now: int) -> None:
-        rtt = self._mean.value
+    def _update(self, now: int) -> None:
+        rtt = self._mean_ns
         if self._probed_at is None or now < self._probed_at:
             self._probed_at = now
         if self._before_probe is not None:
@@ -94,7 +88,7 @@ class Vegas(AdaptiveLimit):
         elif self._used and queue < self._alpha * digits:
             self._grow_to(self._size + digits)
 
-    def _judge_drop(self, now: int) -> None:
+    def _on_drop(self, now: int) -> None:
         if self._before_probe is None:
             self._cut_to(self._size - self._digits, now)
 

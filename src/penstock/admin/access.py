@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from penstock.admin.errors import RequestRejected
 from penstock.admin.tokens import Tokens
 from penstock.clock import Clock
-from penstock.limit import Limit
 from penstock.limiter import Limiter
+from penstock.limits import Limit
 from penstock.rules.lists import as_address, network_of
 from penstock.stores.memory import MemoryStore
 from penstock.wires.http.messages import HttpRequest
@@ -86,17 +86,17 @@ class Access:
         peer = UNIX_PEER if request.peer is None else request.peer
         authorization = request.header("authorization")
         if authorization is not None and self.tokens:
-            return self._by_token(_failing(request), peer, authorization)
+            return self._by_token(_failure_key(request), peer, authorization)
         if self._always or not is_local(request):
             message = "a token is required: Authorization: Bearer ..."
-            raise self._failed(_failing(request), message)
+            raise self._failed(_failure_key(request), message)
         self._check_browser(request)
         return Caller(peer, LOCAL)
 
     def _by_token(self, key: str, peer: str, authorization: str) -> Caller:
-        look = self._failures.peek(key)
-        if not look:
-            raise _locked_out(look.retry_after, silent=True)
+        failures = self._failures.peek(key)
+        if not failures:
+            raise _locked_out(failures.retry_after, silent=True)
         bearer = _BEARER.fullmatch(authorization)
         token = self.tokens.find(bearer[1]) if bearer else None
         if token is None:
@@ -142,7 +142,7 @@ def is_loopback(address: str) -> bool:
     return parsed is not None and parsed.is_loopback
 
 
-def _failing(request: HttpRequest) -> str:
+def _failure_key(request: HttpRequest) -> str:
     """The key that failures count against. Clients of a proxy do not lock out its host."""
     peer = UNIX_PEER if request.peer is None else network_of(request.peer, _NETWORKS)
     return f"{peer} by proxy" if is_proxied(request) else peer

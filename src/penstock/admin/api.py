@@ -16,6 +16,7 @@ from typing import Any
 from penstock.admin import audit
 from penstock.admin.access import UNIX_PEER, Access, Caller, Denied
 from penstock.admin.audit import AuditError, AuditLog
+from penstock.admin.author import AUTHOR
 from penstock.admin.control import Control
 from penstock.admin.endpoints import ENDPOINTS, Endpoint
 from penstock.admin.errors import RequestRejected
@@ -54,7 +55,7 @@ class AdminApi:
         paths: dict[str, dict[str, Any]] = {}
         for each in ENDPOINTS:
             paths.setdefault(each.path, {})[each.method] = None
-        self._nowhere = Routes(paths)  # answers 404 or 405; known paths do not get here
+        self._not_found = Routes(paths)  # answers 404 or 405; known paths do not get here
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[HttpResponse]] = set()
         self._denials = Limiter(MOST_DENIALS, MemoryStore(1, clock))
@@ -69,7 +70,7 @@ class AdminApi:
         method = "GET" if request.method == "HEAD" else request.method
         endpoint = self._endpoints.get((method, request.path))
         if endpoint is None:
-            return self._nowhere(request)
+            return self._not_found(request)
         return self._respond(endpoint, request, caller)
 
     async def _respond(
@@ -93,8 +94,9 @@ class AdminApi:
         if caller.digest is not None:
             entry["digest"] = caller.digest
         entry["action"] = endpoint.action
+        AUTHOR.set(caller.name)
         async with self._changing:
-            response = await self._done(endpoint, request, entry)
+            response = await self._make_change(endpoint, request, entry)
             entry["status"] = response.status
             try:
                 await self._record(entry)
@@ -103,7 +105,7 @@ class AdminApi:
                     return as_error(500, f"the change was made, but {error}")
             return response
 
-    async def _done(
+    async def _make_change(
         self, endpoint: Endpoint, request: HttpRequest, entry: dict[str, Any]
     ) -> HttpResponse:
         """Make the change, and put its result into ``entry``."""

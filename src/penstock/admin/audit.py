@@ -7,7 +7,7 @@
      "after": {...}, "result": "done", "status": 200}
 
 ``result`` is ``done``, ``refused`` (invalid or not permitted) or ``failed``. Keys are written
-as they are: without them the log would not say whose limits were changed.
+as they are: otherwise the log would not say whose limits were changed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class AuditLog:
                 if self._file is None:
                     raise OSError(0, "the log is closed")
                 written = os.write(self._file, data)
-                if written < len(data):  # disk full: end the line, for the next one
+                if written < len(data):  # disk full: end the line, so that the next one is intact
                     os.write(self._file, b"\n")
                     raise OSError(0, "only part of the line was written")
                 if self.sync:
@@ -85,14 +85,14 @@ class AuditLog:
             opened = os.open(self._path, flags, 0o600)
         except OSError as error:
             raise AuditError(f"cannot open the audit log {self._path}: {error.strerror}") from None
-        with self._lock:
-            old, self._file = self._file, opened
-        if old is not None:
-            os.close(old)
+        self._replace(opened)
 
     def close(self) -> None:
+        self._replace(None)
+
+    def _replace(self, file: int | None) -> None:
         with self._lock:
-            old, self._file = self._file, None
+            old, self._file = self._file, file
         if old is not None:
             os.close(old)
 

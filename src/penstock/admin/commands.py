@@ -8,14 +8,17 @@
     {"do": "clear_override", "key": "user", "value": "42"}
     {"do": "list", "which": "deny", "key": "ip", "entry": "192.0.2.0/24", "lasts": null}
     {"do": "clear_list", "which": "deny", "key": "ip", "entry": "192.0.2.0/24"}
+    {"do": "batch", "commands": [...]}                          many of the above, at once
     {"do": "reload"}
     {"do": "log_level", "level": "debug"}
+    {"do": "quotas"}
 
 These run in every process. The following run in any one, as all have the same rules and
 counters::
 
     {"do": "rules"}  {"do": "summary"}  {"do": "switches"}  {"do": "level"}
-    {"do": "knows", "name": "api/user"}
+    {"do": "knows", "name": "api/user"}  {"do": "names"}
+    {"do": "who", "key": "user", "value": "42"}
     {"do": "counters" | "reset" | "refund", "domain": null, "descriptors": [[["user", "42"]]],
      "limit": null, "hits": 1}
 
@@ -30,16 +33,21 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
-from penstock.admin import counters, dumps, log_level
+from penstock.admin import counters, dumps, log_level, who
 from penstock.async_gate import AnyGate
 from penstock.clock import WALL
+from penstock.control.switch_entries import switch
 from penstock.errors import PenstockError, RulesError, StoreError, UnsupportedLimit
-from penstock.rules.deciding.switches import Switches
+from penstock.limits import as_limit
+from penstock.rules.deciding.overrides import check_override
+from penstock.rules.deciding.switches import Override, Switches
 from penstock.rules.model import ENFORCE
-from penstock.rules.walk import all_rules, limits_of
+from penstock.rules.problems import nearest
+from penstock.rules.walk import all_rules, limits_of, steps_of
 
 Command = dict[str, Any]
 Answer = dict[str, Any]
+SWITCHES = ("mode", "clear_mode", "override", "clear_override", "list", "clear_list")
 
 logger = logging.getLogger("penstock.admin")
 
@@ -51,52 +59,28 @@ async def apply_command(gate: AnyGate, command: Command) -> Answer:
         if verb is None:
             raise ValueError(f"unknown command {command['do']!r:.50}")
         result = verb(gate, command)
-        return {"ok": True, "result": await result if isawaitable(result) else result}
+        return done(await result if isawaitable(result) else result)
     except RulesError as error:
-        problems = [str(problem) for problem in error.problems]
-        return _not_done(422, str(error), problems=problems)
-    except UnsupportedLimit as error:
-        return _not_done(400, str(error))
+        return failed(422, str(error), problems=[str(problem) for problem in error.problems])
     except StoreError as error:
-        return _not_done(503, str(error))
+        return failed(400 if isinstance(error, UnsupportedLimit) else 503, str(error))
     except (PenstockError, ValueError, TypeError, KeyError) as error:
-        return _not_done(400, str(error))
+        return failed(400, str(error))
     except Exception:
         logger.exception("a command failed", extra={"fields": {"command": command}})
-        return _not_done(500, "internal error: see the log")
+        return failed(500, "internal error: see the log")
 
 
-def _not_done(status: int, error: str, **more: Any) -> Answer:
+def done(result: Any = None) -> Answer:
+    return {"ok": True, "result": result}
+
+
+def failed(status: int, error: str, **more: Any) -> Answer:
     return {"ok": False, "status": status, "error": error, **more}
 
 
-def switch(switches: Switches, command: Command) -> None:
-    """Execute a command that changes a switch."""
-    do = command["do"]
-    if do == "mode":
-        switches.mode(command["mode"], command.get("name"))
-    elif do == "clear_mode":
-        switches.clear_mode(command["name"])
-    elif do == "override":
-        switches.override(
-            command["key"],
-            command["value"],
-            factor=command.get("factor"),
-            limit=command.get("limit"),
-            lasts=command.get("lasts"),
-            held=command.get("held", False),
-        )
-    elif do == "clear_override":
-        switches.clear_override(command["key"], command["value"])
-    elif do == "list":
-        add = switches.allow if command["which"] == "allow" else switches.deny
-        add(command["key"], command["entry"], command.get("lasts"))
-    else:
-        switches.clear_list(command["which"], command["key"], command["entry"])
-
-
 def check_switch(command: Command) -> None:
-    """Raise what is wrong with a command before any process gets it."""
+    """Raise an error if a command is invalid, before any process gets it."""
     switch(Switches(WALL), command)
 
 
@@ -105,14 +89,19 @@ def commands_of(gate: AnyGate) -> list[Command]:
     state = gate.switches.state()
     now = gate.clock.now()
     commands: list[Command] = [{"do": "log_level", "level": log_level.get_level()}]
-    if state.mode != ENFORCE:
-        commands.append({"do": "mode", "mode": state.mode, "name": None})
-    commands += [{"do": "mode", "mode": mode, "name": name} for name, mode in state.modes.items()]
-    for (key, value), one in state.overrides.items():
-        limit = None if one.limit is None else str(one.limit)
+    if state.lasting_mode != ENFORCE:
+        commands.append({"do": "mode", "mode": state.lasting_mode, "name": None})
+    modes: list[tuple[str | None, str]] = [*state.modes.items()]
+    if None in state.mode_ends:
+        modes.append((None, state.mode))
+    for name, mode in modes:
+        lasts = _lasts(state.mode_ends.get(name, dumps.EVER), now)
+        commands.append({"do": "mode", "mode": mode, "name": name, "lasts": lasts})
+    for (key, value), override in state.overrides.items():
+        limit = None if override.limit is None else str(override.limit)
         commands.append(
-            {"do": "override", "key": key, "value": value, "factor": one.factor, "limit": limit,
-             "lasts": _lasts(one.until, now), "held": True}
+            {"do": "override", "key": key, "value": value, "factor": override.factor,
+             "limit": limit, "lasts": _lasts(override.until, now), "held": True}
         )  # fmt: skip
     for which in ("allow", "deny"):
         for key, entries in getattr(state, which).items():
@@ -129,7 +118,7 @@ def _lasts(until: int, now: int) -> str | None:
 
 
 async def _reload(gate: AnyGate, command: Command) -> None:
-    # For a gate alone: a fleet of workers reads the files once, for all of them.
+    # Only for a gate without workers; those reload together, with files that are read once.
     # Large files take a while: do not block decisions.
     await asyncio.to_thread(gate.reload)
 
@@ -148,28 +137,64 @@ def _knows(gate: AnyGate, command: Command) -> bool:
     )
 
 
-def _switch(gate: AnyGate, command: Command) -> None:
-    switch(gate.switches, command)
+def _check_override(gate: AnyGate, command: Command) -> None:
+    """Raise an error if an override would not work, or would apply to nothing."""
+    keys = _keys(gate)
+    key = command["key"]
+    if keys and key not in keys:
+        hint = nearest(key, keys)
+        known = "" if hint else f": the keys are {', '.join(sorted(keys)[:20])}"
+        raise ValueError(f"no rule has the key {key!r:.100}{hint}{known}")
+    factor, limit = command.get("factor"), command.get("limit")
+    override = Override(factor, None if limit is None else as_limit(limit), dumps.EVER)
+    check_override(gate.rules, (key, command["value"]), override, gate.try_limit)
 
 
-def _set_level(gate: AnyGate, command: Command) -> None:
-    log_level.set_level(command["level"])
+def _check_list(gate: AnyGate, command: Command) -> None:
+    """Raise an error if the key looks like a typo.
+
+    Lists apply to every descriptor, also where no rule has the key: a key that resembles none is
+    accepted.
+    """
+    domains = gate.rules.domains.values()
+    listed = {key for domain in domains for lists in (domain.allow, domain.deny) for key in lists}
+    keys = _keys(gate) | listed
+    hint = "" if command["key"] in keys else nearest(command["key"], keys)
+    if hint:
+        raise ValueError(f"no rule has the key {command['key']!r:.100}{hint}")
+
+
+def _keys(gate: AnyGate) -> set[str]:
+    return {step.key for domain in gate.rules.domains.values() for step in steps_of(domain)}
+
+
+def _batch(gate: AnyGate, command: Command) -> list[list[Any]]:
+    """Put many switches in force; the commands that are invalid: number and reason of each."""
+    errors: list[list[Any]] = []
+    with gate.switches.batch() as batch:
+        for number, each in enumerate(command["commands"]):
+            try:
+                switch(batch, each)
+            except (PenstockError, ValueError, TypeError, KeyError) as error:
+                errors.append([number, str(error)])
+    return errors
 
 
 VERBS: dict[str, Callable[[AnyGate, Command], Any | Awaitable[Any]]] = {
-    "mode": _switch,
-    "clear_mode": _switch,
-    "override": _switch,
-    "clear_override": _switch,
-    "list": _switch,
-    "clear_list": _switch,
+    **dict.fromkeys(SWITCHES, lambda gate, command: switch(gate.switches, command)),
+    "batch": _batch,
     "reload": _reload,
-    "log_level": _set_level,
+    "quotas": lambda gate, command: {"degraded": False, "total": 0, "buckets": []},
+    "log_level": lambda gate, command: log_level.set_level(command["level"]),
     "level": lambda gate, command: log_level.get_level(),
     "summary": _summary,
     "knows": _knows,
+    "names": lambda gate, command: [rule.id for rule in all_rules(gate.rules)][:1000],
+    "check_override": _check_override,
+    "check_list": _check_list,
     "rules": lambda gate, command: dumps.rules(gate),
     "switches": lambda gate, command: dumps.switches(gate),
+    "who": who.who,
     "counters": counters.look,
     "reset": counters.reset,
     "refund": counters.refund,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from penstock.admin.commands import Answer, Command, apply_command
+from penstock.admin.commands import Answer, Command, apply_command, failed
 from penstock.async_gate import AnyGate
 
 
@@ -30,6 +30,8 @@ class LocalControl:
         self._gate = gate
 
     async def apply(self, command: Command) -> list[Answer]:
+        if command.get("expect") is not None:
+            return [failed(501, "expect needs a history of changes, which only a service has")]
         return [await apply_command(self._gate, command)]
 
     async def ask(self, command: Command) -> Answer:

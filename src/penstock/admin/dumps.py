@@ -1,4 +1,4 @@
-"""Rules and switches as JSON, and rules as Envoy's service prints them at ``/rlconfig``."""
+"""Rules and switches as JSON; and ``/rlconfig`` and ``/stats``, as Envoy's service prints them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 from penstock.async_gate import AnyGate
 from penstock.clock import SECOND
-from penstock.durations import DAY, HOUR, MINUTE, MONTH, WEEK, YEAR
-from penstock.limit import Limit
+from penstock.durations import DAY, HOUR, MINUTE, MONTH, WEEK, YEAR, format_duration
+from penstock.limits import Limit
+from penstock.metrics import families
+from penstock.metrics.snapshot import Snapshot
 from penstock.rules.deciding.overrides import touched_by
 from penstock.rules.deciding.switches import _EVER, State
 from penstock.rules.model import ENFORCE, OFF, SHADOW, Period, Rule, RuleLimit
@@ -19,6 +21,28 @@ _UNITS = {
     SECOND: "SECOND", MINUTE: "MINUTE", HOUR: "HOUR", DAY: "DAY", WEEK: "WEEK", MONTH: "MONTH",
     YEAR: "YEAR",
 }  # fmt: skip
+_SERVICE = "ratelimit.service"
+# The outcomes that each of Envoy's names sums up.
+_SUMS = {
+    "total_hits": families.OUTCOMES,
+    "over_limit": (families.REFUSED, families.SHADOWED),
+    "near_limit": (families.NEAR_LIMIT,),
+    "within_limit": (families.ALLOWED, families.NEAR_LIMIT, families.OVERRUN),
+    "shadow_mode": (families.SHADOWED,),
+}
+# The families of leases, with their labels beside the store.
+_LEASES = {
+    "keys": ("leases",),
+    "units": ("lease_units",),
+    "decided_here": ("lease_decisions_total", "here"),
+    "decided_directly": ("lease_decisions_total", "directly"),
+    "calls": ("lease_calls_total",),
+    "failures": ("lease_failures_total",),
+    "granted": ("lease_granted_units_total",),
+    "returned": ("lease_returned_units_total",),
+    "lapsed": ("lease_lapsed_units_total",),
+    "stretched": ("lease_stretch",),
+}
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
@@ -67,6 +91,17 @@ def _rule(rule: Rule, state: State, overrides: int) -> dict[str, Any]:
     if rule.split is not None:
         split = rule.split
         row["split"] = {"percent": split.percent, "limits": _limits(split.limits, modes)}
+    if rule.concurrency:
+        (each,) = rule.concurrency
+        lease = each.limit.period_ns / SECOND
+        switched = modes.get(each.name)
+        row["concurrency"] = {
+            "name": each.name, "slots": each.limit.amount, "slot_lease": lease,
+            "switched": switched,
+        }  # fmt: skip
+    if rule.lease is not None:
+        own = type(rule.lease) is int
+        row["lease"] = {"horizon": rule.lease / SECOND} if own else rule.lease
     if rule.schedule:
         row["schedule"] = [_period(period, modes) for period in rule.schedule]
     return row
@@ -91,49 +126,48 @@ def _period(period: Period, modes: Mapping[str, str]) -> dict[str, Any]:
 
 def mode_of(rule: Rule, state: State) -> str:
     """The effective mode of a rule, from its file and all switches."""
-    own = state.modes.get(rule.id, ENFORCE)
-    if OFF in (state.mode, own):
+    modes = (state.mode, state.modes.get(rule.id, ENFORCE))
+    if OFF in modes:
         return OFF
-    return SHADOW if rule.shadow or SHADOW in (state.mode, own) else ENFORCE
+    return SHADOW if rule.shadow or SHADOW in modes else ENFORCE
 
 
 def line_of(rule: Rule, state: State, overrides: int = 0) -> str:
     """``api/user: unit=MINUTE requests_per_unit=100, shadow_mode: false``, as in Envoy's service.
 
     Limits that this format cannot express are shown as text: ``limits=10/second burst 20``.
-    After it come the switches: ``switched: off``, its limits, and the number of overrides.
+    The switches follow: ``switched: off``, those of its limits, and the number of overrides.
     """
     if rule.unlimited:
-        what = "unlimited"
+        limits = "unlimited"
     elif rule.closed:
-        what = "requests_per_unit=0"
+        limits = "requests_per_unit=0"
     elif len(rule.limits) == 1 and _plain(rule.limits[0].limit):
         limit = rule.limits[0].limit
-        what = f"unit={_UNITS[limit.period_ns]} requests_per_unit={limit.amount}"
+        limits = f"unit={_UNITS[limit.period_ns]} requests_per_unit={limit.amount}"
     else:
-        what = "limits=" + " & ".join(str(each.limit) for each in rule.limits)
+        limits = "limits=" + " & ".join(str(each.limit) for each in rule.limits)
+    for each in rule.concurrency:
+        slots = (
+            f"concurrency={each.limit.amount} slot_lease={format_duration(each.limit.period_ns)}"
+        )
+        limits = f"{limits} {slots}" if rule.limits or rule.unlimited or rule.closed else slots
     mode = mode_of(rule, state)
     more = [f"shadow_mode: {str(mode == SHADOW).lower()}"]
-    more += [
-        f"{word}: true"
-        for word, held in (
-            ("quota_mode", rule.quota),
-            ("plans", rule.plans),
-            ("split", rule.split),
-            ("schedule", rule.schedule),
-        )
-        if held
-    ]
+    parts = {
+        "quota_mode": rule.quota, "plans": rule.plans, "split": rule.split,
+        "schedule": rule.schedule,
+    }  # fmt: skip
+    more += [f"{name}: true" for name, value in parts.items() if value]
     if mode == OFF:
         more.append("switched: off")
-    names = dict.fromkeys(each.name for _, limits in limits_of(rule) for each in limits)
-    for name in names:
+    for name in dict.fromkeys(each.name for _, of_set in limits_of(rule) for each in of_set):
         switched = state.modes.get(name, ENFORCE)
         if switched != ENFORCE:
             more.append(f"{name}: {switched}")
     if overrides:
         more.append(f"overrides: {overrides}")
-    return ", ".join([f"{rule.id}: {what}", *more])
+    return ", ".join([f"{rule.id}: {limits}", *more])
 
 
 def _plain(limit: Limit) -> bool:
@@ -152,11 +186,11 @@ def switches(gate: AnyGate) -> dict[str, Any]:
         {
             "key": key,
             "value": value,
-            "factor": one.factor,
-            "limit": None if one.limit is None else str(one.limit),
-            "left": _left(one.until, now),
+            "factor": override.factor,
+            "limit": None if override.limit is None else str(override.limit),
+            "left": _left(override.until, now),
         }
-        for (key, value), one in state.overrides.items()
+        for (key, value), override in state.overrides.items()
     ]
     lists = {
         which: [
@@ -171,3 +205,41 @@ def switches(gate: AnyGate) -> dict[str, Any]:
 
 def _left(until: int, now: int) -> float | None:
     return None if until >= EVER else max(0, until - now) / SECOND
+
+
+def leases(snapshot: Snapshot) -> dict[str, Any] | None:
+    """What leases have done, in all workers; None if the store does not lease."""
+    stores = snapshot.values.get("penstock_leases", {})
+    if not stores:
+        return None
+    ((store,),) = stores
+    return {
+        name: snapshot.get(f"penstock_{family}", store, *labels)
+        for name, (family, *labels) in _LEASES.items()
+    }
+
+
+def stats_text(snapshot: Snapshot) -> str:
+    """The counters of every rule, and how often rules were loaded, as Envoy's service prints them.
+
+    ``ratelimit.service.rate_limit.api.plan_free.user.over_limit: 3``
+    """
+    decisions = snapshot.values.get("penstock_decisions_total", {})
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for (domain, rule, outcome), value in decisions.items():
+        if isinstance(value, (int, float)):
+            counts.setdefault((domain, rule), {})[outcome] = int(value)
+    lines = [
+        f"{_SERVICE}.config_load_success: {snapshot.get('penstock_rules_loaded_total')}",
+        f"{_SERVICE}.config_load_error: {snapshot.get('penstock_rules_rejected_total')}",
+    ]
+    for (_, rule), by_outcome in counts.items():
+        name = _one_line(rule.replace("/", ".").replace("=", "_"))
+        for envoy_name, outcomes in _SUMS.items():
+            total = sum(by_outcome.get(outcome, 0) for outcome in outcomes)
+            lines.append(f"{_SERVICE}.rate_limit.{name}.{envoy_name}: {total}")
+    return "\n".join(sorted(lines)) + "\n"
+
+
+def _one_line(name: str) -> str:
+    return "".join(each if each.isprintable() and each != ":" else "_" for each in name)

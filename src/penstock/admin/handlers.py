@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partialmethod
 from inspect import isawaitable
 from typing import Any
 
@@ -14,15 +15,16 @@ from penstock import _mode
 from penstock._version import __version__
 from penstock.admin.commands import Answer, Command, check_switch
 from penstock.admin.control import Control
+from penstock.admin.dumps import leases, stats_text
 from penstock.admin.endpoints import ENDPOINTS
 from penstock.admin.errors import RequestRejected
 from penstock.admin.openapi import document
 from penstock.admin.reading import MOST_DESCRIPTORS, pairs_in
-from penstock.admin.stats import stats_text
 from penstock.clock import MONOTONIC, SECOND, Clock
 from penstock.errors import PenstockError
 from penstock.metrics.snapshot import Snapshot
 from penstock.rules.model import ENFORCE
+from penstock.rules.problems import nearest
 from penstock.wires.http.messages import HttpResponse, as_json, as_text
 
 Parameters = dict[str, Any]
@@ -30,7 +32,7 @@ Parameters = dict[str, Any]
 # The most overrides, entries of each list, and switched rules: a change copies them all.
 MOST_SWITCHED = 10_000
 MOST_TOP = 1_000
-_WHAT_GROWS = {
+_NAMES = {
     "modes": "switches of rules",
     "overrides": "overrides",
     "allow": "entries of the allow list",
@@ -46,8 +48,10 @@ class Sources:
     - ``health``: components by name, and whether each is up
     - ``about``: what ``/v1/version`` shows in addition to the version: wire, store, workers
     - ``metrics``: the body of ``/metrics``
-    - ``snapshot``: the source of ``/stats``
+    - ``snapshot``: the source of ``/stats``, and of the leases in ``/v1/store``
     - ``top``: the first n, for ``/v1/top``
+    - ``changes``, ``undo``: the history of changes
+    - ``rules``: where the rules come from, and why newer ones were rejected, for ``/v1/health``
     """
 
     health: Callable[[], Mapping[str, bool] | Awaitable[Mapping[str, bool]]] = dict
@@ -55,6 +59,9 @@ class Sources:
     metrics: Callable[[], bytes | Awaitable[bytes]] | None = None
     snapshot: Callable[[], Snapshot | Awaitable[Snapshot]] | None = None
     top: Callable[[int], Any] | None = None
+    rules: Callable[[], Mapping[str, Any] | Awaitable[Mapping[str, Any]]] | None = None
+    changes: Callable[[int], Awaitable[Answer]] | None = None
+    undo: Callable[[int, str], Awaitable[Answer]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +119,33 @@ class Handlers:
         health = await _call(self._sources.health)
         healthy = all(health.values())
         components = {name: "up" if up else "down" for name, up in health.items()}
-        content = {"healthy": healthy, "components": components}
+        content: dict[str, Any] = {"healthy": healthy, "components": components}
+        if self._sources.rules is not None:
+            content["rules"] = await _call(self._sources.rules)
         return as_json(content, 200 if healthy else 503)
 
     async def version(self, parameters: Parameters) -> dict[str, Any]:
-        summary = await self._ask({"do": "summary"})
         return {
             **(await _call(self._sources.about)),
             "version": __version__,
             "core": _mode.describe(),
             "uptime": (self._clock.now() - self._start) / SECOND,
-            **summary,
+            **(await self._ask({"do": "summary"})),
+        }
+
+    async def store(self, parameters: Parameters) -> dict[str, Any]:
+        snapshot = await _call(self._sources.snapshot)
+        about = await _call(self._sources.about)
+        return {"store": about.get("store"), "leases": leases(snapshot)}
+
+    async def quotas(self, parameters: Parameters) -> dict[str, Any]:
+        """Of all workers: each has the streams that reached it."""
+        answers = await self._control.apply({"do": "quotas"})
+        views = [answer["result"] for answer in answers if answer["ok"]]
+        return {
+            "degraded": any(view["degraded"] for view in views),
+            "total": sum(view["total"] for view in views),
+            "buckets": [bucket for view in views for bucket in view["buckets"]],
         }
 
     async def rules(self, parameters: Parameters) -> Any:
@@ -139,17 +162,25 @@ class Handlers:
         }
         return {"counters": await self._ask(command)}
 
+    async def who(self, parameters: Parameters) -> dict[str, Any]:
+        return {"rules": await self._ask({"do": "who", **parameters})}
+
+    async def changes(self, parameters: Parameters) -> dict[str, Any]:
+        limit = parameters.get("limit", 20)
+        if not 1 <= limit <= MOST_TOP:
+            raise RequestRejected(400, f"limit must be from 1 to {MOST_TOP}, not {limit}")
+        return {"changes": _result(await _call(self._sources.changes, limit))}
+
     async def switches(self, parameters: Parameters) -> Any:
         return await self._ask({"do": "switches"})
 
     async def overrides(self, parameters: Parameters) -> dict[str, Any]:
         return {"overrides": (await self._ask({"do": "switches"}))["overrides"]}
 
-    async def allow(self, parameters: Parameters) -> dict[str, Any]:
-        return {"entries": (await self._ask({"do": "switches"}))["allow"]}
+    async def _entries(self, which: str, parameters: Parameters) -> dict[str, Any]:
+        return {"entries": (await self._ask({"do": "switches"}))[which]}
 
-    async def deny(self, parameters: Parameters) -> dict[str, Any]:
-        return {"entries": (await self._ask({"do": "switches"}))["deny"]}
+    allow, deny = partialmethod(_entries, "allow"), partialmethod(_entries, "deny")
 
     async def level(self, parameters: Parameters) -> dict[str, Any]:
         return {"level": await self._ask({"do": "level"})}
@@ -176,20 +207,23 @@ class Handlers:
     async def set_mode(self, parameters: Parameters) -> Change:
         name = parameters.get("name")
         if name is not None and not await self._ask({"do": "knows", "name": name}):
-            raise RequestRejected(404, f"there is no rule or limit {name!r:.200}: see /v1/rules")
+            hint = nearest(name, await self._ask({"do": "names"}))
+            raise RequestRejected(
+                404, f"there is no rule or limit {name!r:.200}{hint}: see /v1/rules"
+            )
         return await self._switch(
-            {"do": "mode", "mode": parameters["mode"], "name": name},
-            lambda found: found["mode"] if name is None else found["modes"].get(name),
+            {"do": "mode", "name": name, **parameters},
+            lambda switches: switches["mode"] if name is None else switches["modes"].get(name),
             "modes",
         )
 
     async def clear_mode(self, parameters: Parameters) -> Change:
         name = parameters.get("name")
         if name is None:
-            command = {"do": "mode", "mode": ENFORCE, "name": None}
-            return await self._switch(command, lambda found: found["mode"])
+            command = {"do": "mode", "mode": ENFORCE, "name": None, **parameters}
+            return await self._switch(command, lambda switches: switches["mode"])
         return await self._clear(
-            {"do": "clear_mode", "name": name}, lambda found: found["modes"].get(name)
+            {"do": "clear_mode", **parameters}, lambda switches: switches["modes"].get(name)
         )
 
     async def set_override(self, parameters: Parameters) -> Change:
@@ -197,27 +231,24 @@ class Handlers:
         return await self._switch({"do": "override", **parameters}, find, "overrides")
 
     async def clear_override(self, parameters: Parameters) -> Change:
-        return await self._clear(
-            {"do": "clear_override", **parameters}, _finder("overrides", **parameters)
-        )
-
-    async def set_allow(self, parameters: Parameters) -> Change:
-        return await self._set_entry("allow", parameters)
-
-    async def set_deny(self, parameters: Parameters) -> Change:
-        return await self._set_entry("deny", parameters)
-
-    async def clear_allow(self, parameters: Parameters) -> Change:
-        command = {"do": "clear_list", "which": "allow", **parameters}
-        return await self._clear(command, _finder("allow", **parameters))
-
-    async def clear_deny(self, parameters: Parameters) -> Change:
-        command = {"do": "clear_list", "which": "deny", **parameters}
-        return await self._clear(command, _finder("deny", **parameters))
+        find = _finder("overrides", key=parameters["key"], value=parameters["value"])
+        return await self._clear({"do": "clear_override", **parameters}, find)
 
     async def _set_entry(self, which: str, parameters: Parameters) -> Change:
         find = _finder(which, key=parameters["key"], entry=parameters["entry"])
         return await self._switch({"do": "list", "which": which, **parameters}, find, which)
+
+    async def _clear_entry(self, which: str, parameters: Parameters) -> Change:
+        find = _finder(which, key=parameters["key"], entry=parameters["entry"])
+        return await self._clear({"do": "clear_list", "which": which, **parameters}, find)
+
+    set_allow, set_deny = partialmethod(_set_entry, "allow"), partialmethod(_set_entry, "deny")
+    clear_allow = partialmethod(_clear_entry, "allow")
+    clear_deny = partialmethod(_clear_entry, "deny")
+
+    async def undo(self, parameters: Parameters) -> Change:
+        answer = await _call(self._sources.undo, parameters["number"], parameters.get("why", ""))
+        return Change(**_result(answer))
 
     async def set_level(self, parameters: Parameters) -> Change:
         before = await self._ask({"do": "level"})
@@ -234,15 +265,15 @@ class Handlers:
             check_switch(command)
         except (PenstockError, ValueError, TypeError) as error:
             raise RequestRejected(400, str(error)) from None
+        if command["do"] in ("override", "list"):
+            await self._ask({**command, "do": f"check_{command['do']}"})
         now = await self._ask({"do": "switches"})
         before = find(now)
         if grows is not None and before is None and len(now[grows]) >= MOST_SWITCHED:
-            what = _WHAT_GROWS[grows]
             raise RequestRejected(
-                409,
-                f"{len(now[grows])} {what} are in force, the maximum is {MOST_SWITCHED}: remove"
-                " some, or let them expire",
-            )
+                409, f"{len(now[grows])} {_NAMES[grows]} are in force, the maximum is"
+                f" {MOST_SWITCHED}: remove some, or let them expire",
+            )  # fmt: skip
         workers = await self._apply(command)
         return Change(before, find(await self._ask({"do": "switches"})), {"workers": workers})
 
@@ -263,11 +294,8 @@ class Handlers:
         if len(failed) == len(answers) and len({answer["status"] for answer in failed}) == 1:
             _result(failed[0])
         error = failed[0]["error"] if failed else "no worker is running"
-        raise RequestRejected(
-            500,
-            f"{len(failed)} of {len(answers)} workers failed: {error}",
-            more={"workers": answers},
-        )
+        message = f"{len(failed)} of {len(answers)} workers failed: {error}"
+        raise RequestRejected(500, message, more={"workers": answers})
 
 
 def _result(answer: Answer) -> Any:

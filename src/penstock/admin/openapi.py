@@ -10,7 +10,7 @@ from penstock.admin.schemas import SCHEMAS, ref
 
 # Every endpoint: an invalid request, denied, locked out, or a worker failed.
 _ALWAYS = (400, 401, 403, 429, 500, 504)
-_WORDS = {
+_DESCRIPTIONS = {
     400: "The request is invalid; the error says why.",
     401: "A token is required, or it is invalid.",
     403: "Host is not a name of this host, or the request is from a page of another site.",
@@ -56,7 +56,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         shape = "Error"
         if status in (500, 503) and endpoint.does in ("healthcheck", "health"):
             shape = endpoint.answers
-        operation["responses"][str(status)] = _answer(shape, _WORDS[status])
+        operation["responses"][str(status)] = _answer(shape, _DESCRIPTIONS[status])
     if endpoint.query:
         operation["parameters"] = [_parameter(each) for each in endpoint.query]
     if endpoint.asks is not None:

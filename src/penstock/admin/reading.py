@@ -32,7 +32,7 @@ def parameters_of(endpoint: Endpoint, request: HttpRequest) -> dict[str, Any]:
     if endpoint.asks is None:
         return from_url
     try:
-        body = json.loads(request.body or b"null", parse_constant=_no_number)
+        body = json.loads(request.body or b"null", parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise RequestRejected(400, f"the body is not JSON: {error}") from None
     check(body, SCHEMAS[endpoint.asks], "the body")
@@ -44,8 +44,8 @@ def parameters_of(endpoint: Endpoint, request: HttpRequest) -> dict[str, Any]:
     return parameters
 
 
-def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is not a number")
+def _reject_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number")
 
 
 def from_query(known: tuple[Query, ...], text: str) -> dict[str, Any]:

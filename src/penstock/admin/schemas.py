@@ -43,7 +43,6 @@ NAME: Schema = {"type": "string", "minLength": 1}
 NUMBER: Schema = {"type": "number"}
 WHOLE: Schema = {"type": "integer"}
 FLAG: Schema = {"type": "boolean"}
-ANYTHING: Schema = {}
 SECONDS: Schema = {"type": "number", "minimum": 0}
 MODE: Schema = {"type": "string", "enum": list(MODES)}
 LEVEL: Schema = {"type": "string", "enum": list(LEVELS)}
@@ -51,6 +50,13 @@ LASTS: Schema = {
     "description": "How long it lasts, such as '1h30m', or seconds; if omitted, until it is"
     " removed.",
     "anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}],
+}
+WHY: Schema = {"type": "string", "description": "The reason, for the history of changes."}
+EXPECT: Schema = {
+    "type": "integer",
+    "minimum": 0,
+    "description": "The number of the last change of this, as in /v1/changes; 0 if there must be"
+    " none in force. If it is another one, nothing is changed (409).",
 }
 LIMIT_TEXT: Schema = {"type": "string", "examples": ["100/minute", "10/second burst 20"]}
 PAIRS: Schema = {
@@ -76,6 +82,10 @@ _RULE = an_object(
         "replaces": a_list(TEXT),
         "plans": an_object({"by": TEXT, "tiers": a_map(_LIMITS), "default": or_null(TEXT)}),
         "split": an_object({"percent": NUMBER, "limits": _LIMITS}),
+        "concurrency": an_object(
+            {"name": TEXT, "slots": WHOLE, "slot_lease": SECONDS, "switched": or_null(MODE)}
+        ),
+        "lease": {"anyOf": [FLAG, an_object({"horizon": SECONDS})]},
         "schedule": a_list(
             an_object({"days": a_list(TEXT), "from": TEXT, "to": TEXT, "zone": TEXT,
                        "limits": _LIMITS})
@@ -92,16 +102,21 @@ _COUNTED = an_object(
             an_object(
                 {"name": TEXT, "limit": LIMIT_TEXT, "allowed": FLAG, "remaining": WHOLE,
                  "retry_after": or_null(SECONDS), "reset_after": SECONDS, "overridden": FLAG,
-                 "degraded": FLAG}
+                 "degraded": FLAG, "holders": or_null(a_list(an_object(
+                     {"instance": TEXT, "units": WHOLE, "demand": WHOLE, "expires": SECONDS})))}
             )
         ),
     }
 )  # fmt: skip
+_DESCRIPTORS = {"descriptors": a_list(PAIRS, minItems=1)}
+_WHICH_COUNTERS = {
+    "domain": NAME, "limit": {**NAME, "description": "Only the limit with this name."},
+}  # fmt: skip
 _WORKERS = {"workers": {"type": "integer", "minimum": 1}}
 
 
-def _changed(what: Schema) -> Schema:
-    return an_object({"before": what, "after": what, **_WORKERS})
+def _changed(value: Schema) -> Schema:
+    return an_object({"before": value, "after": value, **_WORKERS})
 
 
 # Responses and requests, by name.
@@ -109,11 +124,7 @@ SCHEMAS: dict[str, Schema] = {
     "Error": {
         "type": "object",
         "required": ["error"],
-        "properties": {
-            "error": TEXT,
-            "problems": a_list(TEXT),
-            "workers": a_list(ANYTHING),
-        },
+        "properties": {"error": TEXT, "problems": a_list(TEXT), "workers": a_list({})},
     },
     "Rules": an_object(
         {
@@ -126,7 +137,12 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Reloaded": an_object({"domains": a_list(TEXT), "rules": WHOLE, **_WORKERS}),
     "Health": an_object(
-        {"healthy": FLAG, "components": a_map({"type": "string", "enum": ["up", "down"]})}
+        {"healthy": FLAG, "components": a_map({"type": "string", "enum": ["up", "down"]})},
+        {"rules": an_object(
+            {"instance": TEXT, "source": {"type": "string", "enum": ["files", "store"]},
+             "number": or_null(WHOLE), "rejected": or_null(TEXT), "control": TEXT,
+             "age": or_null(SECONDS), "revision": WHOLE, "reason": or_null(TEXT)}
+        )},
     ),
     "Version": {
         "type": "object",
@@ -134,6 +150,57 @@ SCHEMAS: dict[str, Schema] = {
         "properties": {"version": TEXT, "core": TEXT, "uptime": SECONDS, "rules": WHOLE,
                        "domains": a_list(TEXT)},
     },
+    "Store": an_object(
+        {
+            "store": or_null(TEXT),
+            "leases": or_null(
+                an_object(
+                    {"keys": WHOLE, "units": WHOLE, "decided_here": WHOLE,
+                     "decided_directly": WHOLE, "calls": WHOLE, "failures": WHOLE,
+                     "granted": WHOLE, "returned": WHOLE, "lapsed": WHOLE, "stretched": WHOLE}
+                )
+            ),
+        }
+    ),
+    "Quotas": an_object(
+        {
+            "degraded": FLAG,
+            "total": WHOLE,
+            "buckets": a_list(
+                an_object(
+                    {
+                        "domain": TEXT, "bucket": a_map(TEXT), "rule": or_null(TEXT), "node": TEXT,
+                        "assignment": {
+                            "type": "string", "enum": ["token_bucket", "allow", "deny", "none"]
+                        },
+                        "expires_in": or_null(SECONDS),
+                        "proven": FLAG,
+                        "divided": or_null(
+                            an_object(
+                                {"demand": SECONDS, "share": SECONDS, "rate": SECONDS,
+                                 "burst": WHOLE, "nodes": WHOLE, "total_demand": SECONDS,
+                                 "limit_rate": SECONDS, "limit_burst": WHOLE,
+                                 "assigned_rate": SECONDS, "assigned_burst": WHOLE}
+                            )
+                        ),
+                    }
+                )
+            ),
+        }
+    ),
+    "Who": an_object(
+        {"rules": a_list(
+            an_object({"domain": TEXT, "rule": TEXT, "mode": MODE, "needs": a_list(TEXT),
+                       "limits": _COUNTED["properties"]["limits"]})
+        )}
+    ),
+    "Changes": an_object(
+        {"changes": a_list(
+            an_object({"number": WHOLE, "at": NUMBER, "who": TEXT, "why": TEXT, "what": TEXT,
+                       "before": or_null(TEXT), "after": or_null(TEXT)})
+        )}
+    ),
+    "Undone": _changed(or_null(TEXT)),
     "Counters": an_object({"counters": a_list(_COUNTED)}),
     "ChangedCounters": an_object({"before": a_list(_COUNTED), "after": a_list(_COUNTED)}),
     "Switches": an_object(
@@ -149,31 +216,25 @@ SCHEMAS: dict[str, Schema] = {
     "ChangedLevel": _changed(LEVEL),
     "Top": {"type": "object"},
     # Requests.
-    "AskCounters": an_object(
-        {"descriptors": a_list(PAIRS, minItems=1)},
-        {"domain": NAME, "limit": {**NAME, "description": "Only the limit with this name."}},
-    ),
-    "AskRefund": an_object(
-        {"descriptors": a_list(PAIRS, minItems=1)},
-        {
-            "domain": NAME,
-            "limit": {**NAME, "description": "Only the limit with this name."},
-            "hits": {"type": "integer", "minimum": 1, "default": 1,
-                     "description": "How many requests to refund."},
-        },
-    ),
+    "AskCounters": an_object(_DESCRIPTORS, _WHICH_COUNTERS),
+    "AskRefund": an_object(_DESCRIPTORS, {
+        **_WHICH_COUNTERS,
+        "hits": {"type": "integer", "minimum": 1, "default": 1,
+                 "description": "How many requests to refund."},
+    }),
     "AskMode": an_object(
         {"mode": MODE},
-        {"name": {**NAME, "description": "A rule's id or a limit's name; if omitted, for all."}},
+        {"name": {**NAME, "description": "A rule's id or a limit's name; if omitted, for all."},
+         "lasts": LASTS, "why": WHY, "expect": EXPECT},
     ),
     "AskOverride": an_object(
         {"key": NAME, "value": TEXT},
-        {
-            "factor": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9},
-            "limit": LIMIT_TEXT,
-            "lasts": LASTS,
-        },
+        {"factor": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9},
+         "limit": LIMIT_TEXT, "lasts": LASTS, "why": WHY, "expect": EXPECT},
     ),
-    "AskEntry": an_object({"key": NAME, "entry": TEXT}, {"lasts": LASTS}),
+    "AskEntry": an_object(
+        {"key": NAME, "entry": TEXT}, {"lasts": LASTS, "why": WHY, "expect": EXPECT}
+    ),
+    "AskUndo": an_object({"number": {"type": "integer", "minimum": 1}}, {"why": WHY}),
     "AskLogLevel": an_object({"level": LEVEL}),
 }  # fmt: skip

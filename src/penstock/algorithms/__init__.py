@@ -1,15 +1,22 @@
-"""The rules by which limits decide: one file each, pure, the same for every store."""
+"""Algorithms: pure steps from a key's row, a cost and a time to a decision.
+
+One file for each, the same for every store: the ``.py`` is the algorithm, the ``.pxd`` beside it
+adds C types, the ``.lua`` is its twin for Redis. `base.py` is what an algorithm is; `lockout.py`
+and `soft.py` wrap another one. `build` makes the algorithm of a limit. May import `limits.py`,
+`decision.py` and what they import, never a store. CONTRIBUTING.md lists the steps to add one.
+"""
 
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.fixed_window import FixedWindow
+from penstock.algorithms.initial_bucket import InitialBucket
 from penstock.algorithms.lockout import Lockout
 from penstock.algorithms.sliding_log import SlidingLog
 from penstock.algorithms.sliding_window import SlidingWindow
 from penstock.algorithms.soft import Soft
 from penstock.algorithms.token_bucket import TokenBucket
-from penstock.limit import Limit
+from penstock.limits import CLOSED, Limit
 
-_RULES: dict[str, type[Algorithm]] = {
+_ALGORITHMS: dict[str, type[Algorithm]] = {
     "token_bucket": TokenBucket,
     "leaky_bucket": TokenBucket,
     "fixed_window": FixedWindow,
@@ -20,7 +27,11 @@ _RULES: dict[str, type[Algorithm]] = {
 
 def build(limit: Limit) -> Algorithm:
     """The rule of ``limit``, its options around it."""
-    rule = _RULES[limit.algorithm](limit)
+    if limit.amount == 0:
+        return TokenBucket(CLOSED)
+    if limit.initial is not None:
+        return InitialBucket(limit)
+    rule = _ALGORITHMS[limit.algorithm](limit)
     if limit.soft is not None:
         rule = Soft(rule)
     if limit.lockout_ns:

@@ -30,7 +30,7 @@
 -- number that makes no sense. The driver is batch.lua.
 
 -- What `decide` is asked to do; a mere look is false.
-local HIT, ATTEMPT = 1, 2
+local HIT, ATTEMPT, RESERVE = 1, 2, 3
 local NONE = -math.huge           -- a time that is no time: earlier than any other
 local pack, words = struct.pack, struct.unpack
 local elapsed = now_us * 1000     -- nanoseconds since the second now_s began

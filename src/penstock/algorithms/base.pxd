@@ -30,6 +30,12 @@ cdef class Algorithm:
     cdef void refund(
         self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil
+    cdef int reserve(
+        self, int64_t* state, int64_t cost, int64_t now, int64_t patience, Decision out
+    ) noexcept nogil
+    cdef void cancel(
+        self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
+    ) noexcept nogil
     cdef bint sound(self, int64_t* state) noexcept nogil
     cdef int64_t extent(self, int64_t* state) noexcept nogil
     cdef void carry(self, int64_t* old, int64_t* new) noexcept nogil

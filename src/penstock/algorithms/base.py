@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from penstock.algorithms.words import FOREVER, REFUSED, Words
 from penstock.decision import Decision
-from penstock.limit import Limit
+from penstock.limits import Limit
 
 
 class Algorithm:
@@ -64,6 +64,18 @@ class Algorithm:
         ``kept``, give back only what the rest still weighs: some of it may have come
         back by itself since.
         """
+
+    def reserve(self, state: Words, cost: int, now: int, patience: int, out: Decision) -> int:
+        """Book ``cost`` now, for the first moment at which it fits: ``out._delay`` from now.
+
+        Refused, and nothing booked, if that is further away than ``patience`` (-1: any) or than
+        the algorithm reaches. Only buckets can: see `penstock.reservation.check_bucket`.
+        ``cost`` is at most ``most``.
+        """
+        return REFUSED
+
+    def cancel(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:
+        """`refund` of what was reserved, unless others were promised their times because of it."""
 
     def sound(self, state: Words) -> bool:
         """Whether a row from a file can be ours: its indexes stay in it, its sums make sense.

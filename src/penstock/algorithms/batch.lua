@@ -9,8 +9,10 @@
 --            hit P cost, peek P cost, charge P cost      costs are at most 2^53
 --            attempt P cost patience  a hit whose refusal is no violation; it may not wait for
 --                                     its place for longer than patience, -1 if it may
+--            reserve P cost patience  of a bucket: take for later, at most that much later
 --            refund P cost s ns kept  s and ns are the mark of the decision that took it, s -1
 --                                     if that is not known; kept, the units that stay taken
+--            cancel P cost s ns kept  the same for what was reserved
 --            reset
 --            all n                    a group: the next n keys' requests, each a hit of its
 --                                     own key or an
@@ -21,7 +23,8 @@
 --   for others  {1 allowed + 2 overrun, room, reset, mark - now}, then retry (-1: never) if
 --               it was refused; all of these, delay and unit, if delay is not 0 or unit
 --               not the policy's
---   for charge, refund and reset         1
+--               for a reservation all of these
+--   for charge, refund, cancel and reset 1
 --   'refresh' where the policy's windows do not cover the server's time; nothing was done
 --   {that} for a member that would have passed, of a group that did not: what a look tells
 --   'spared' for the others of a group in which one had an error
@@ -45,7 +48,11 @@ while index <= #KEYS do
     answer = ask(policy_at(ARGV[at + 1]), key, tonumber(ARGV[at + 2]), ATTEMPT,
       patience >= 0 and patience)
     at = at + 4
-  elseif word == 'charge' or word == 'refund' then
+  elseif word == 'reserve' then
+    answer = ask(policy_at(ARGV[at + 1]), key, tonumber(ARGV[at + 2]), RESERVE,
+      tonumber(ARGV[at + 3]))
+    at = at + 4
+  elseif word == 'charge' or word == 'refund' or word == 'cancel' then
     answer = book(policy_at(ARGV[at + 1]), key, word, at + 2)
     at = at + (word == 'charge' and 3 or 6)
   elseif word == 'reset' then

@@ -32,10 +32,10 @@ def _span(now: int, unit: str, zone: ZoneInfo) -> tuple[int, int]:
     if unit in ("minute", "hour"):
         return _clock_span(now, MINUTE if unit == "minute" else HOUR, zone)
     day = _first_day(_local(now, zone), unit)
-    start, end = _instant(day, zone), _instant(_step(day, unit), zone)
+    start, end = start_of_day(day, zone), start_of_day(_step(day, unit), zone)
     if end <= now:
         # Clocks went back over midnight: the date on them has begun once already.
-        start, end = end, _instant(_step(_step(day, unit), unit), zone)
+        start, end = end, start_of_day(_step(_step(day, unit), unit), zone)
     return start, end
 
 
@@ -53,9 +53,9 @@ def _clock_span(now: int, period: int, zone: ZoneInfo) -> tuple[int, int]:
 
 def _offset(now: int, zone: ZoneInfo) -> int:
     """How far the zone's clocks are ahead of UTC at that moment."""
-    found = _local(now, zone).utcoffset()
-    assert found is not None  # ZoneInfo always knows one
-    return (found.days * 86_400 + found.seconds) * SECOND
+    offset = _local(now, zone).utcoffset()
+    assert offset is not None  # ZoneInfo always knows one
+    return (offset.days * 86_400 + offset.seconds) * SECOND
 
 
 def _change(low: int, high: int, zone: ZoneInfo) -> int:
@@ -94,7 +94,7 @@ def _step(first: datetime, unit: str) -> datetime:
     return first + timedelta(days=7 if unit == "week" else 1)
 
 
-def _instant(day: datetime, zone: ZoneInfo) -> int:
+def start_of_day(day: datetime, zone: ZoneInfo) -> int:
     """When ``day`` begins in ``zone``: the first moment that its clocks show that date.
 
     Midnight itself may not exist (a zone that springs forward at 0:00). Reading

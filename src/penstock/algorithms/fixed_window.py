@@ -25,7 +25,8 @@ from penstock.algorithms.base import Algorithm
 from penstock.algorithms.calendar import calendar_window, epoch_window
 from penstock.algorithms.words import ALLOWED, NO_MARK, REFUSED, Words
 from penstock.decision import Decision
-from penstock.limit import CALENDAR_UNITS, MOST_UNITS, Limit
+from penstock.limit_options import CALENDAR_UNITS, MOST_UNITS
+from penstock.limits import Limit
 
 MOST_USED = 4 * MOST_UNITS
 

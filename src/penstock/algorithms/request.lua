@@ -109,13 +109,13 @@ local function decide(p, row, cost, take, out)
   return false
 end
 
-local function reply(p, out)
+local function reply(p, out, in_full)
   local allowed = out.allowed
-  if p.brief then
+  if p.brief and not in_full then
     return allowed and out.mark or -1 - out.mark
   end
   local flags = (allowed and 1 or 0) + (out.overrun and 2 or 0)
-  if out.delay ~= 0 or out.unit ~= p.unit then
+  if in_full or out.delay ~= 0 or out.unit ~= p.unit then
     return {flags, out.room, out.reset, out.mark, out.retry, out.delay, out.unit}
   elseif allowed then
     return {flags, out.room, out.reset, out.mark}
@@ -127,7 +127,7 @@ local out = { -- filled anew by every decision
   allowed = false, room = 0, unit = 1, retry = 0, reset = 0, delay = 0, overrun = false, mark = 0,
 }
 
--- A look, a hit or an attempt. An attempt may not want a place that it would have to wait for
+-- A look, a hit, an attempt or a reservation. An attempt may not want a place that it would have to wait for
 -- longer than its patience: then it takes none.
 local function ask(p, key, cost, take, patience)
   if p.outdated then
@@ -136,7 +136,12 @@ local function ask(p, key, cost, take, patience)
   local row = p.row
   local value, failed = fetch(p, row, key)
   if value ~= nil then
-    if patience and decide(p, row, cost, false, out) and out.delay > patience then
+    if take == RESERVE and cost <= p.most then
+      rule_of('reserve').reserve(p, row, cost, 0, patience, out)
+      failed = row.dirty and store(p, row, key, value)
+      return failed or reply(p, out, true)
+    end
+    if patience and take ~= RESERVE and decide(p, row, cost, false, out) and out.delay > patience then
       return {0, out.room, out.reset, out.mark, out.delay - patience, 0, out.unit}
     end
     decide(p, row, cost, take, out)
@@ -148,7 +153,7 @@ local function ask(p, key, cost, take, patience)
   return failed or reply(p, out)
 end
 
--- Charge or refund; its further arguments begin at `at`.
+-- Charge, refund or cancel; its further arguments begin at `at`.
 local function book(p, key, verb, at)
   if p.outdated then
     return 'refresh'
@@ -163,7 +168,8 @@ local function book(p, key, verb, at)
       if second >= 0 then
         mark = (second - now_s) * 1000000000 + tonumber(ARGV[at + 2]) - elapsed
       end
-      p.rule.refund(p, row, cost, 0, mark, tonumber(ARGV[at + 3]))
+      local give = verb == 'cancel' and rule_of('reserve').cancel or p.rule.refund
+      give(p, row, cost, 0, mark, tonumber(ARGV[at + 3]))
     end
     if is_damaged(row) then
       return damaged(key)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.words import ALLOWED, HIT, NO_MARK, NO_ROOM, REFUSED, Words
 from penstock.decision import Decision
-from penstock.limit import Limit
+from penstock.limits import Limit
 
 LENGTH, OLDEST, COUNT, UNITS, FIRST = 1, 2, 3, 4, 5
 SMALLEST_ROW = FIRST + 2 * 4

@@ -33,7 +33,7 @@ from __future__ import annotations
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.words import ALLOWED, NO_MARK, REFUSED, Words
 from penstock.decision import Decision
-from penstock.limit import Limit
+from penstock.limits import Limit
 
 SUM, NEWEST, FIRST = 1, 2, 3
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from penstock.algorithms.base cimport Algorithm
 from penstock.decision cimport Decision
 
-cdef int REFUSED, ALLOWED
+cdef int REFUSED, ALLOWED, LOOK
 cdef int64_t NO_MARK, COLD, RAMP_STEPS
 
 
@@ -27,6 +27,15 @@ cdef class TokenBucket(Algorithm):
     cdef void refund(
         self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
     ) noexcept nogil
+    @cython.locals(width=int64_t, wait=int64_t, early=int64_t)
+    cdef int reserve(
+        self, int64_t* state, int64_t cost, int64_t now, int64_t patience, Decision out
+    ) noexcept nogil
+    @cython.locals(interval=int64_t, reach=int64_t, tat=int64_t, end=int64_t, due=int64_t)
+    cdef void cancel(
+        self, int64_t* state, int64_t cost, int64_t now, int64_t mark, int64_t kept
+    ) noexcept nogil
+    cdef int64_t full_at(self, int64_t* state) noexcept nogil
     @cython.locals(step=int64_t, share=int64_t)
     cdef int64_t ramped(self, int64_t now) noexcept nogil
     @cython.locals(

@@ -21,6 +21,17 @@ can bring it, so a bucket heals within that time. *Warm-up*: T falls from three
 times its value to one over the ramp, in steps, and with it grow rate and burst
 (there is always room for one).
 
+*Reserve*: cost is booked at once and acted on when it fits:
+
+    due   = max(now, tat + cost * T - B)  for a leaky bucket: tat
+    TAT   = tat + cost * T                as if it had been taken already
+
+So whoever comes later is due later, and all together stay within the envelope. A reservation
+reaches as far as a charge: one full bucket ahead. *Cancel* undoes the last reservation. Others
+behind it have been promised their times, which do not move. To give its units to somebody new
+could bring two to the same moment, while the bucket overflows before that. So it gives back
+nothing until all that was promised is due; then it is an ordinary refund.
+
 A leaky bucket is the same arithmetic seen from below: TAT - now is the line, and
 ``delay`` is when this request's turn comes on an evenly paced line.
 """
@@ -28,9 +39,10 @@ A leaky bucket is the same arithmetic seen from below: TAT - now is the line, an
 from __future__ import annotations
 
 from penstock.algorithms.base import Algorithm
-from penstock.algorithms.words import ALLOWED, NO_MARK, REFUSED, Words
+from penstock.algorithms.words import ALLOWED, LOOK, NO_MARK, REFUSED, Words
 from penstock.decision import Decision
-from penstock.limit import COLD, RAMP_STEPS, Limit
+from penstock.limit_options import COLD, RAMP_STEPS
+from penstock.limits import Limit
 
 
 class TokenBucket(Algorithm):
@@ -125,6 +137,48 @@ class TokenBucket(Algorithm):
             back = cost * interval - late
         if back > 0:
             state[0] = tat - back
+
+    def reserve(self, state: Words, cost: int, now: int, patience: int, out: Decision) -> int:
+        self.decide(state, cost, now, 0, LOOK, out)
+        width = cost * out._unit
+        # How long until it is due, and how much too early it asks.
+        wait, early = out._mark - now, out._retry
+        if not self.paced:
+            wait, early = out._retry, out._mark - now + width - self.ceiling
+        if 0 <= patience < wait - early:
+            early = wait - patience
+        out._allowed = early <= 0
+        if early > 0:
+            out._retry = early
+            out._delay = 0
+            return REFUSED
+        self.charge(state, cost, now)
+        out._retry = 0
+        out._delay = wait
+        out._room -= width
+        out._reset += width
+        return ALLOWED
+
+    def cancel(self, state: Words, cost: int, now: int, mark: int, kept: int) -> None:
+        interval, reach = self.interval, self.capacity
+        if now < self.ramp_end:
+            interval = self.ramped(now)
+            reach = reach if reach > interval else interval
+        tat = self.full_at(state)
+        end = mark + (cost + kept) * interval
+        due = end - reach
+        if self.paced:
+            due = mark
+            reach = interval
+        # Before it is due, a part of it cannot go: the rest would be due earlier.
+        if kept > 0 and due > now:
+            return
+        if tat == end or tat - now <= reach:
+            self.refund(state, cost, now, mark, kept)
+
+    def full_at(self, state: Words) -> int:
+        """TAT, as it was written."""
+        return state[0]
 
     def ramped(self, now: int) -> int:
         """T at ``now`` while warming up: COLD * T falling to T."""

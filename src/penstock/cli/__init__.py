@@ -1,4 +1,4 @@
-"""The ``penstock`` command: one file a command, and this one to choose among them.
+"""The ``penstock`` command, with a file for each of its commands.
 
 A command is a module with ``register``, which adds its parser and names the
 function that runs it. That function takes the parsed arguments and returns the
@@ -15,11 +15,36 @@ from collections.abc import Sequence
 
 from penstock import _mode
 from penstock._version import __version__
-from penstock.cli import bench, check, demo, explain, proxy, serve, top
+from penstock.cli import (
+    admin,
+    bench,
+    check,
+    demo,
+    explain,
+    proxy,
+    quota,
+    recommend,
+    rules,
+    serve,
+    simulate,
+    top,
+)
+from penstock.cli.arguments import BAD_ARGUMENTS, complain
+from penstock.rules.problems import nearest
+from penstock.rules.reading.files import ENDINGS
 
 DONE = 0
-BAD_ARGUMENTS = 2
 INTERRUPTED = 130
+_COMMANDS = (
+    *(demo, check, explain, recommend, simulate, rules),
+    *(serve, admin, proxy, top, quota, bench),
+)
+# The extra that installs a module.
+_EXTRAS = {
+    "yaml": "rules", "watchfiles": "rules", "httptools": "server", "hpack": "server",
+    "uvloop": "server", "prometheus_client": "server", "grpc": "grpc", "google": "grpc",
+    "redis": "redis", "hiredis": "redis", "psycopg": "postgres",
+}  # fmt: skip
 
 
 def version() -> str:
@@ -31,26 +56,47 @@ def build_parser() -> argparse.ArgumentParser:
         prog="penstock", description="Rate limits by rules: serve, check and measure them."
     )
     parser.add_argument("--version", action="store_true", help="show the version and the core")
-    commands = parser.add_subparsers(title="commands", metavar="<command>")
-    demo.register(commands)
-    check.register(commands)
-    explain.register(commands)
-    serve.register(commands)
-    proxy.register(commands)
-    top.register(commands)
-    bench.register(commands)
+    commands = parser.add_subparsers(title="commands", metavar="<command>", dest="command")
+    parser.set_defaults(parser=parser, commands=commands.choices)
+    for command in _COMMANDS:
+        command.register(commands)
+    for each in commands.choices.values():
+        if each.get_default("parser") is None:
+            each.set_defaults(parser=each)
     return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Errors name the command or the option that was probably meant."""
+    parser = build_parser()
+    commands = parser.get_default("commands")
+    name = arguments[0] if arguments else "-"
+    if not name.startswith("-") and name not in commands:
+        hint = nearest(name, [*commands, "--help", "--version"])
+        parser.error(f"unknown command {name!r}{hint}: use one of {', '.join(commands)}")
+    verbs = commands[name].get_default("verbs") if name in commands else None
+    verb = arguments[1] if verbs and len(arguments) > 1 else "-"
+    if verbs and not verb.startswith("-") and verb not in verbs:
+        hint = nearest(verb, verbs)
+        commands[name].error(f"unknown verb {verb!r}{hint}: use one of {', '.join(verbs)}")
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        options = parsed.parser._option_string_actions
+        hint = nearest(unknown[0].partition("=")[0], options)
+        if unknown[0].endswith(ENDINGS) and "--rules" in options:
+            hint = f" (did you mean '--rules {unknown[0]}'?)"
+        parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return parsed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; argparse itself exits with 2 on bad arguments."""
-    parser = build_parser()
-    parsed = parser.parse_args(explain.sorted_out(sys.argv[1:] if arguments is None else arguments))
+    parsed = parse(explain.reordered(sys.argv[1:] if arguments is None else arguments))
     if parsed.version:
         print(version())
         return DONE
     if not hasattr(parsed, "run"):
-        parser.print_help(sys.stderr)
+        parsed.parser.print_help(sys.stderr)
         return BAD_ARGUMENTS
     try:
         code: int = parsed.run(parsed)
@@ -59,6 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(file=sys.stderr)  # the shell's prompt on a line of its own
         return INTERRUPTED
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in _EXTRAS:
+            raise
+        extra = "server" if parsed.command in ("serve", "proxy") else _EXTRAS[name]
+        return complain(parsed.command, f"this needs {name}: pip install 'penstock[{extra}]'")
     except BrokenPipeError:
         # The reader has closed the pipe (`penstock demo | head`). Python would flush stdout
         # once more at exit and complain: redirect it.

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.cli.arguments import Commands
+from penstock.cli.arguments import FAILED, Commands, complain, counted
 from penstock.durations import SECOND, parse_duration
 from penstock.errors import PenstockError
-from penstock.limit import Limit, as_limit
+from penstock.limits import Limit, as_limit
 from penstock.loadgen.load import Load, skew_of
 from penstock.loadgen.requests import ENTRIES, as_json, as_message, descriptors
 
 if TYPE_CHECKING:
-    from penstock.loadgen.scheduler import Connect, Run
+    from penstock.loadgen.scheduler import Connect
 
-FAILED = 1
-BAD_ARGUMENTS = 2
 KEY = "{key}"
+# Connects to what the arguments name; the names are the keys of descriptors.
+Target: TypeAlias = "Callable[[argparse.Namespace, list[str]], Connect]"
 
 
 def register(commands: Commands) -> None:
@@ -48,7 +49,7 @@ def register(commands: Commands) -> None:
     http.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated"
     )
-    http.set_defaults(run=run_http)
+    http.set_defaults(run=partial(run, _http_target, "bench http needs httptools"))
     grpc = wires.add_parser(
         "grpc",
         help="a service that speaks Envoy's rate limit protocol",
@@ -57,72 +58,46 @@ def register(commands: Commands) -> None:
     )
     grpc.add_argument("target", metavar="HOST:PORT", help="or unix:PATH")
     _add_load(grpc, connections=4, streams=32)
-    grpc.set_defaults(run=run_grpc)
+    grpc.set_defaults(run=partial(run, _grpc_target, "bench grpc needs hpack"))
 
 
 def _add_load(parser: argparse.ArgumentParser, connections: int, streams: int) -> None:
     add = parser.add_argument
-    add(
-        "--rate", type=float, metavar="N",
-        help="requests a second, whether or not answers arrive (default: as fast as they arrive)",
-    )  # fmt: skip
+    # fmt: off
+    add("--rate", type=float, metavar="N",
+        help="requests a second, whether or not answers arrive (default: as fast as they arrive)")
     add("--duration", default="10s", metavar="TIME", help="duration of the run (default: 10s)")
-    add(
-        "--connections", type=int, default=connections, metavar="N",
-        help=f"number of connections (default: {connections})",
-    )  # fmt: skip
-    add(
-        "--streams", type=int, default=streams, metavar="N",
-        help=f"requests at once on each connection (default: {streams})",
-    )  # fmt: skip
+    add("--connections", type=int, default=connections, metavar="N",
+        help=f"number of connections (default: {connections})")
+    add("--streams", type=int, default=streams, metavar="N",
+        help=f"requests at once on each connection (default: {streams})")
     add("--keys", type=int, default=1_000, metavar="N", help="number of keys (default: 1000)")
-    add(
-        "--choose", default="uniform", metavar="HOW",
-        help="how keys are chosen: uniform, zipf or zipf:EXPONENT (default: uniform)",
-    )  # fmt: skip
+    add("--choose", default="uniform", metavar="HOW",
+        help="how keys are chosen: uniform, zipf or zipf:EXPONENT (default: uniform)")
     add("--domain", default="bench", help="domain of the rules (default: bench)")
     add("--descriptors", type=int, default=1, choices=(1, 3), help="per request (default: 1)")
-    add(
-        "--entries", default=",".join(ENTRIES), metavar="NAMES",
-        help=f"the keys of descriptors, in order (default: {','.join(ENTRIES)})",
-    )  # fmt: skip
-    add(
-        "--limit", metavar="LIMIT",
-        help="the limit of each key, such as 100/second, to measure accuracy",
-    )  # fmt: skip
+    add("--entries", default=",".join(ENTRIES), metavar="NAMES",
+        help=f"the keys of descriptors, in order (default: {','.join(ENTRIES)})")
+    add("--limit", metavar="LIMIT",
+        help="the limit of each key, such as 100/second, to measure accuracy")
+    # fmt: on
 
 
-def run_http(arguments: argparse.Namespace) -> int:
-    try:
-        from penstock.loadgen.http import HttpTarget
-    except ModuleNotFoundError:
-        return _bad("bench http needs httptools: pip install 'penstock[server]'")
+def _http_target(arguments: argparse.Namespace, names: list[str]) -> Connect:
+    from penstock.loadgen.http import HttpTarget
 
-    try:
-        load, limit, names = _load(arguments)
-        bodies = _bodies(arguments, names)
-        method = arguments.method or ("POST" if bodies[0] else "GET")
-        headers = [_header(text) for text in arguments.header]
-        target = HttpTarget(arguments.target, method.upper(), bodies, headers)
-    except (PenstockError, ValueError, OSError) as error:
-        return _bad(str(error))
-    return _run(arguments, load, limit, target.connect())
+    bodies = _bodies(arguments, names)
+    method = arguments.method or ("POST" if bodies[0] else "GET")
+    headers = [_header(text) for text in arguments.header]
+    return HttpTarget(arguments.target, method.upper(), bodies, headers).connect
 
 
-def run_grpc(arguments: argparse.Namespace) -> int:
-    try:
-        from penstock.loadgen.grpc import GrpcTarget
-    except ModuleNotFoundError:
-        return _bad("bench grpc needs hpack: pip install 'penstock[server]'")
+def _grpc_target(arguments: argparse.Namespace, names: list[str]) -> Connect:
+    from penstock.loadgen.grpc import GrpcTarget
 
-    try:
-        load, limit, names = _load(arguments)
-        pairs = [descriptors(key, names) for key in range(load.keys)]
-        messages = [as_message(arguments.domain, each) for each in pairs]
-        target = GrpcTarget(arguments.target, messages)
-    except (PenstockError, ValueError) as error:
-        return _bad(str(error))
-    return _run(arguments, load, limit, target.connect())
+    requests = [descriptors(key, names) for key in range(arguments.keys)]
+    messages = [as_message(arguments.domain, each) for each in requests]
+    return GrpcTarget(arguments.target, messages).connect
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Load, Limit | None, list[str]]:
@@ -160,35 +135,31 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _run(arguments: argparse.Namespace, load: Load, limit: Limit | None, connect: Connect) -> int:
+def run(target: Target, missing: str, arguments: argparse.Namespace) -> int:
+    """Run it against a target; ``missing`` says what a target needs that is not installed."""
     from penstock.loadgen.report import accuracy_of, lines
     from penstock.loadgen.scheduler import Scheduler
-    from penstock.running import event_loop as loops
+    from penstock.running import event_loop
 
-    many = f"{load.connections} connections" if load.connections > 1 else "1 connection"
+    try:
+        load, limit, names = _load(arguments)
+        connect = target(arguments, names)
+    except ModuleNotFoundError:
+        return complain("bench", f"{missing}: pip install 'penstock[server]'")
+    except (PenstockError, ValueError, OSError) as error:
+        return complain("bench", error)
+    connections = counted(load.connections, "connection")
     rate = "as fast as answers arrive" if load.rate is None else f"{load.rate:,.0f} a second"
     print(
-        f"{arguments.target}: {rate} for {load.seconds:g} s, over {many}"
+        f"{arguments.target}: {rate} for {load.seconds:g} s, over {connections}"
         f" with {load.streams} at once, {load.keys:,} keys ({arguments.choose})\n",
         flush=True,
     )
 
-    async def drive() -> Run:
-        return await Scheduler(load, connect).run()
-
-    run = loops.run(drive())
-    if run.trouble:
-        print(
-            f"penstock bench: cannot connect to {arguments.target}: {run.trouble}", file=sys.stderr
-        )
+    result = event_loop.run(Scheduler(load, connect).run())
+    if result.trouble:
+        return complain("bench", f"cannot connect to {arguments.target}: {result.trouble}", FAILED)
+    print("\n".join(lines(result, limit)))
+    if not result.counts.answers:
         return FAILED
-    for line in lines(run, limit):
-        print(line)
-    if not run.counts.answers:
-        return FAILED
-    return FAILED if limit is not None and accuracy_of(run, limit).over else 0
-
-
-def _bad(error: str) -> int:
-    print(f"penstock bench: {error}", file=sys.stderr)
-    return BAD_ARGUMENTS
+    return FAILED if limit is not None and accuracy_of(result, limit).over else 0

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from penstock.cli.arguments import Commands, add_merge_domains
+from penstock.cli.arguments import FAILED, Commands, add_merge_domains, counted
 from penstock.cli.paint import Paint
 from penstock.errors import RulesError
 from penstock.rules.problems import Problems
 from penstock.rules.walk import all_rules
 
-WRONG = 1
 # Files with fewer rules are read too fast for a progress display.
-_TELL_EVERY = 10_000
+_REPORT_EVERY = 10_000
 
 
 def register(commands: Commands) -> None:
@@ -33,12 +32,13 @@ def run(arguments: argparse.Namespace) -> int:
     from penstock.rules.reading.parse import load_files
 
     paint, problems = Paint(sys.stdout), Problems()
-    shows = sys.stderr.isatty()
+    terminal = sys.stderr.isatty()
 
     def progress(rules: int) -> None:
-        if shows and rules % _TELL_EVERY == 0:
+        if terminal and rules % _REPORT_EVERY == 0:
             print(f"\r{rules} rules", end="", file=sys.stderr, flush=True)
 
+    rules = None
     try:
         rules = load_files(
             arguments.files,
@@ -49,18 +49,15 @@ def run(arguments: argparse.Namespace) -> int:
     except RulesError as error:
         for problem in error.problems:
             print(f"{paint.red('error')}   {problem}")
-        found = None
-    else:
-        found = rules
-    if shows:
+    if terminal:
         print("\r", end="", file=sys.stderr)
     for warning in sorted(problems.warnings):
         print(f"{paint.yellow('warning')} {warning}")
-    if found is None or (arguments.strict and problems.warnings):
+    if rules is None or (arguments.strict and problems.warnings):
         count = len(problems.errors) + (len(problems.warnings) if arguments.strict else 0)
-        print(f"{max(1, count)} {'problem' if count < 2 else 'problems'}: these rules are invalid")
-        return WRONG
-    count = sum(1 for _ in all_rules(found))
-    names = ", ".join(sorted(found.domains))
-    print(f"{paint.green('ok')}: {count} {'rule' if count == 1 else 'rules'} in {names:.200}")
+        print(f"{counted(max(1, count), 'problem')}: these rules are invalid")
+        return FAILED
+    names = ", ".join(sorted(rules.domains))
+    count = sum(1 for _ in all_rules(rules))
+    print(f"{paint.green('ok')}: {counted(count, 'rule')} in {names:.200}")
     return 0

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from penstock.cli.arguments import Commands
-from penstock.limit import DEFAULT_CELLS, Limit
+from penstock.limit_options import DEFAULT_CELLS
 from penstock.limiter import Limiter
+from penstock.limits import Limit
 from penstock.stores.memory import MemoryStore
 from penstock.testing.clock import FakeClock
 
@@ -75,11 +76,12 @@ class Lane:
 
     name: str
     marks: list[int] = field(default_factory=lambda: [IDLE] * TICKS)
-    went: list[float] = field(default_factory=list)  # when admitted requests were let through
+    admitted_at: list[float] = field(default_factory=list)  # seconds, with the wait in a queue
 
     def most_in_a_period(self) -> int:
-        """The most requests in any interval of one period: it begins with a request."""
-        return max(sum(start <= at < start + PERIOD for at in self.went) for start in self.went)
+        """The most requests in any period. It is enough to try those that begin with a request."""
+        times = self.admitted_at
+        return max(sum(start <= at < start + PERIOD for at in times) for start in times)
 
 
 def play(algorithm: str) -> Lane:
@@ -93,7 +95,7 @@ def play(algorithm: str) -> Lane:
         now = tick * TICK
         decision = limiter.hit("somebody")
         if decision:
-            lane.went.append(now + decision.delay)
+            lane.admitted_at.append(now + decision.delay)
         lane.marks[tick] = REFUSED if not decision else QUEUED if decision.delay else ALLOWED
     return lane
 
@@ -107,7 +109,7 @@ def chart(lanes: Sequence[Lane]) -> list[Lane]:
         lines.append(lane)
         if QUEUED in lane.marks:
             lines.append(Lane("  goes ahead"))
-            for at in lane.went:
+            for at in lane.admitted_at:
                 lines[-1].marks[int(at) // TICK] = ALLOWED
     return lines
 
@@ -162,13 +164,13 @@ class Screen:
 
 
 def table(screen: Screen, lanes: Sequence[Lane]) -> None:
-    """How many got through, and how many of them within one period."""
+    """How many were admitted, and the most in one period."""
     head = f"{'':<{LABEL}}{'admitted':>10}{'most in 60 s':>15}   in short"
     screen.line(screen.paint(head, BOLD))
     for lane in lanes:
         most = lane.most_in_a_period()
         colour = GREEN if most <= AMOUNT else YELLOW if most < 2 * AMOUNT else RED
-        admitted = f"{len(lane.went)} of {len(ARRIVALS)}"
+        admitted = f"{len(lane.admitted_at)} of {len(ARRIVALS)}"
         screen.line(
             f"{lane.name:<{LABEL}}{admitted:>10}{screen.paint(f'{most:>15}', colour)}"
             f"   {IN_SHORT[lane.name]}"

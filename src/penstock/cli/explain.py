@@ -6,16 +6,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from penstock.cli.arguments import Commands, add_merge_domains
+from penstock.cli.arguments import BAD_ARGUMENTS, Commands, add_merge_domains
 from penstock.cli.paint import Paint
+from penstock.durations import format_duration
 from penstock.errors import PenstockError
 from penstock.gate import Gate
 from penstock.rules.deciding.check import only_domain
 from penstock.rules.deciding.verdict import Status
+from penstock.rules.problems import did_you_mean
 
 BETWEEN = "\0--"  # something argparse does not interpret
 REFUSED = 1
-BAD_ARGUMENTS = 2
 
 
 def register(commands: Commands) -> None:
@@ -39,27 +40,26 @@ def register(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
-def sorted_out(arguments: Sequence[str]) -> list[str]:
+def reordered(arguments: Sequence[str]) -> list[str]:
     """The arguments, reordered for ``explain`` so that argparse can parse them.
 
     argparse drops ``--``, which separates descriptors here, and rejects positional arguments
     after an option.
     """
-    words = list(arguments)
-    if words[:1] != ["explain"]:
-        return words
-    options, others = [], []
-    rest = iter(words[1:])
-    for word in rest:
-        if word == "--":
-            others.append(BETWEEN)
-        elif word.startswith("-"):
-            options.append(word)
-            if word in ("--domain", "--hits"):
+    if list(arguments[:1]) != ["explain"]:
+        return list(arguments)
+    options, positional = [], []
+    rest = iter(arguments[1:])
+    for argument in rest:
+        if argument == "--":
+            positional.append(BETWEEN)
+        elif argument.startswith("-"):
+            options.append(argument)
+            if argument in ("--domain", "--hits"):
                 options += [value for value in [next(rest, None)] if value is not None]
         else:
-            others.append(word)
-    return ["explain", *options, *others]
+            positional.append(argument)
+    return ["explain", *options, *positional]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,43 +70,47 @@ def run(arguments: argparse.Namespace) -> int:
         matchers = gate.matchers
         domain = only_domain(gate.compiled, arguments.domain)
         if domain not in matchers:
-            raise PenstockError(f"no domain {domain!r}: use {', '.join(sorted(matchers))}")
+            names = ", ".join(sorted(matchers))
+            raise PenstockError(
+                f"no domain {domain!r}{did_you_mean(domain, matchers)}: there are {names:.200}"
+            )
         verdict = gate.check(*descriptors, domain=domain, hits=arguments.hits)
     except PenstockError as error:
         print(f"{paint.red('error')} {error}", file=sys.stderr)
         return BAD_ARGUMENTS
     for pairs, status in zip(descriptors, verdict.statuses, strict=True):
-        shown = " ".join(f"{key}={value}" for key, value in pairs)
-        print(paint.bold(shown))
+        print(paint.bold(" ".join(f"{key}={value}" for key, value in pairs)))
         for step in matchers[domain].trace(pairs):
             print("  " + str(step).replace("\n", "\n  "))
-        print(f"  {_meaning(status, paint)}")
-    word = paint.green("allowed") if verdict else paint.red("refused")
-    print(f"{paint.bold('the request')}: {word}")
+        print(f"  {_explanation(status, paint)}")
+    print(f"{paint.bold('the request')}: {paint.outcome(bool(verdict))}")
     return 0 if verdict else REFUSED
 
 
-def read_descriptors(words: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
+def read_descriptors(arguments: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
     """``a=1 b=2 -- c=3`` as two descriptors, with `BETWEEN` in place of ``--``."""
     descriptors: list[list[tuple[str, str]]] = [[]]
-    for word in words:
-        if word == BETWEEN:
+    for argument in arguments:
+        if argument == BETWEEN:
             descriptors.append([])
             continue
-        key, equals, value = word.partition("=")
+        key, equals, value = argument.partition("=")
         if not equals or not key:
-            raise PenstockError(f"write a pair as KEY=VALUE, not {word!r:.100}")
+            raise PenstockError(f"write a pair as KEY=VALUE, not {argument!r:.100}")
         descriptors[-1].append((key, value))
     if not all(descriptors):
         raise PenstockError("name at least one pair for each descriptor, such as user=42")
     return [tuple(pairs) for pairs in descriptors]
 
 
-def _meaning(status: Status, paint: Paint) -> str:
-    if status.decision is None:
-        word = paint.green("allowed") if status.allowed else paint.red("refused")
-        return f"{word}: {status.reason}"
+def _explanation(status: Status, paint: Paint) -> str:
     decision = status.decision
-    word = paint.green("allowed") if decision else paint.red("refused")
+    if decision is None:
+        return f"{paint.outcome(status.allowed)}: {status.reason}"
     shadow = paint.yellow(" (only in shadow)") if status.shadow else ""
-    return f"{word} by {decision.limit}, {decision.remaining} left after it{shadow}"
+    outcome = paint.outcome(decision.allowed)
+    limit = str(decision.limit)
+    if status.is_about_slots:
+        lease = format_duration(decision.limit.period_ns)
+        limit = f"concurrency {decision.limit.amount} slot_lease {lease}"
+    return f"{outcome} by {limit}, {decision.remaining} left after it{shadow}"

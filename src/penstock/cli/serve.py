@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from penstock.cli.arguments import Commands
+from penstock.cli.arguments import Commands, complain
 from penstock.running.settings import SettingsError
 from penstock.running.settings_sources import add_flags, load
-
-BAD_SETTINGS = 2
 
 
 def register(commands: Commands) -> None:
@@ -24,15 +21,10 @@ def register(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        from penstock.running.app import serve
-    except ModuleNotFoundError as error:
-        needs = f"penstock serve needs {error.name}: pip install 'penstock[server]'"
-        print(needs, file=sys.stderr)
-        return BAD_SETTINGS
+    from penstock.running.app import serve
+
     try:
         settings = load(vars(arguments))
     except SettingsError as error:
-        print(f"penstock serve: {error}", file=sys.stderr)
-        return BAD_SETTINGS
+        return complain("serve", error)
     return serve(settings)

@@ -12,17 +12,12 @@ import time
 from collections.abc import Iterator
 from typing import Any, NoReturn, TextIO
 
-from penstock.cli.arguments import Commands
+from penstock.cli.arguments import FAILED, Commands, complain
 from penstock.cli.paint import Paint
-from penstock.cli.top_source import AdminClient, AdminUnavailable, Look
+from penstock.cli.top_source import ADMIN, TOKEN, AdminClient, AdminUnavailable, Look, token_of
 from penstock.cli.top_view import ROWS, clean, fit, screen
 from penstock.durations import SECOND, parse_duration
 from penstock.errors import PenstockError
-
-FAILED = 1
-BAD_ARGUMENTS = 2
-TOKEN = "PENSTOCK_ADMIN_TOKEN"
-ADMIN = "http://127.0.0.1:6070"
 
 # The alternate screen, without a cursor; and back.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -36,40 +31,30 @@ def register(commands: Commands) -> None:
         description="Shows the decisions of a service, live; Ctrl-C quits. If the output is not a"
         " terminal, prints a table every few seconds. Exit code 0: success; 1: no answer.",
     )
-    parser.add_argument(
-        "--admin", default=ADMIN, metavar="URL", help=f"the admin API (default: {ADMIN})"
-    )
-    parser.add_argument(
-        "--token", metavar="TOKEN",
-        help=f"the admin token; visible in the list of processes: prefer {TOKEN}",
-    )  # fmt: skip
-    parser.add_argument(
-        "--token-file", metavar="FILE", help="a file whose first token is the admin token"
-    )
-    parser.add_argument(
-        "--every", default="2s", metavar="TIME", help="how often to update (default: 2s)"
-    )
-    parser.add_argument(
-        "--once", action="store_true", help="measure for this long, print one table and exit"
-    )
-    parser.add_argument(
-        "--rows", type=int, default=ROWS, metavar="N",
-        help=f"rows of each table, if the output is not a terminal (default: {ROWS})",
-    )  # fmt: skip
+    add = parser.add_argument
+    # fmt: off
+    add("--admin", default=ADMIN, metavar="URL", help=f"the admin API (default: {ADMIN})")
+    add("--token", metavar="TOKEN",
+        help=f"the admin token; visible in the list of processes: prefer {TOKEN}")
+    add("--token-file", metavar="FILE", help="a file whose first token is the admin token")
+    add("--every", default="2s", metavar="TIME", help="how often to update (default: 2s)")
+    add("--once", action="store_true", help="measure for this long, print one table and exit")
+    add("--rows", type=int, default=ROWS, metavar="N",
+        help=f"rows of each table, if the output is not a terminal (default: {ROWS})")
+    # fmt: on
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        source = AdminClient(arguments.admin, _token(arguments))
+        source = AdminClient(arguments.admin, token_of(arguments))
         every = parse_duration(arguments.every, "every") / SECOND
         if not 0.05 <= every <= 3600:
             raise ValueError("every must be from 50ms to an hour")
         if arguments.rows < 1:
             raise ValueError("rows must be at least 1")
     except (PenstockError, ValueError, OSError) as error:
-        print(f"penstock top: {error}", file=sys.stderr)
-        return BAD_ARGUMENTS
+        return complain("top", error)
     view = View(source, every, sys.stdout, arguments.rows)
     try:
         if not arguments.once and view.moves:
@@ -78,18 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 0  # the usual way to quit
     except AdminUnavailable as error:
-        print(f"penstock top: {error}", file=sys.stderr)
-        return FAILED
-
-
-def _token(arguments: argparse.Namespace) -> str:
-    if arguments.token:
-        return str(arguments.token)
-    if arguments.token_file:
-        from penstock.admin.tokens import read_file
-
-        return next(iter(read_file(arguments.token_file).values()))
-    return os.environ.get(TOKEN, "").strip()
+        return complain("top", error, FAILED)
 
 
 class View:
@@ -122,24 +96,24 @@ class View:
         """Run until Ctrl-C, on the alternate screen."""
         before = now = self._source.look()  # if that fails, there is nothing to show
         with self._own_screen():
-            trouble = ""
+            problem = ""
             while True:
-                self._draw(before, now, trouble)
+                self._draw(before, now, problem)
                 if signal.sigtimedwait({signal.SIGWINCH}, self._every):
                     continue  # resized: draw the same again
                 try:
-                    latest, trouble = self._source.look(), ""
+                    latest, problem = self._source.look(), ""
                 except AdminUnavailable as error:
-                    trouble = str(error)
+                    problem = str(error)
                 else:
                     before, now = now, latest
 
-    def _draw(self, before: Look, now: Look, trouble: str) -> None:
+    def _draw(self, before: Look, now: Look, problem: str) -> None:
         size = shutil.get_terminal_size()
         base, height = self._source.base, size.lines - 1
         lines = screen(before, now, self._paint, size.columns, base, height)
-        if trouble:
-            lines[1:1] = [self._paint.red(fit(clean(trouble), size.columns))]
+        if problem:
+            lines[1:1] = [self._paint.red(fit(clean(problem), size.columns))]
             del lines[height:]
         body = "".join(f"{line}{_REST_OF_LINE}\n" for line in lines)
         last = self._paint.dim("Ctrl-C to quit")

@@ -6,8 +6,10 @@ time between them on the service's clock. A count that decreased means a restart
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -19,7 +21,10 @@ from urllib.parse import urlsplit
 # busiest since the start.
 MOST = 200
 TIMEOUT = 5.0
+TOKEN = "PENSTOCK_ADMIN_TOKEN"
+ADMIN = "http://127.0.0.1:6070"
 LONGEST = 16_000_000
+_JSON = {"Content-Type": "application/json"}
 # The outcomes of decisions that allowed a request.
 _PASSED = ("allowed", "near_limit", "overrun", "shadowed")
 
@@ -37,6 +42,7 @@ class Look:
     keys: Mapping[str, tuple[int, int]]  # refusals, and by how much they may be too high
     about: Mapping[str, Any] = field(default_factory=dict)
     components: Mapping[str, str] = field(default_factory=dict)
+    leases: Mapping[str, int] = field(default_factory=dict)  # empty if the store does not lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,19 @@ class KeyRow:
     error: int
 
 
+def token_of(arguments: argparse.Namespace) -> str:
+    """From the options, or from the environment."""
+    if arguments.token:
+        return str(arguments.token)
+    if arguments.token_file:
+        from penstock.admin.tokens import read_file
+
+        return next(iter(read_file(arguments.token_file).values()))
+    return os.environ.get(TOKEN, "").strip()
+
+
 class AdminClient:
-    """Reads the admin API of a service."""
+    """Asks the admin API of a service."""
 
     def __init__(self, admin: str, token: str = "") -> None:
         text = admin if "://" in admin else f"http://{admin}"
@@ -87,19 +104,28 @@ class AdminClient:
         about = self._get("/v1/version")
         health = self._get("/v1/health")
         try:
-            return look_of(top, about, health)
+            leased = str(about.get("store", "")).endswith(", leased")
+            return look_of(top, about, health, self._get("/v1/store") if leased else None)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise AdminUnavailable(f"{self.base} sent an unexpected answer: {error!r}") from None
 
-    def _get(self, path: str) -> Any:
-        request = urllib.request.Request(self.base + path, headers=self._headers)
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer; `AdminUnavailable` if the request is refused."""
+        return self._get(path, method, None if body is None else json.dumps(body).encode())
+
+    def _get(self, path: str, method: str = "GET", body: bytes | None = None) -> Any:
+        request = urllib.request.Request(
+            self.base + path, body, {**self._headers, **_JSON}, method=method
+        )
         try:
             try:
                 with self._opener.open(request, timeout=TIMEOUT) as answer:
                     body = answer.read(LONGEST)
             except urllib.error.HTTPError as error:
                 body = error.read(LONGEST)
-                if error.code != 503:  # /v1/health has this status if something is down
+                if (
+                    error.code != 503 or method != "GET"
+                ):  # /v1/health has this status if something is down
                     raise AdminUnavailable(_why(self.base, error.code, body)) from None
             return json.loads(body)
         except urllib.error.URLError as error:
@@ -121,8 +147,9 @@ def _why(base: str, status: int, body: bytes) -> str:
     return f"{base} failed: {error}"
 
 
-def look_of(top: Any, about: Any, health: Any) -> Look:
-    """A reading from the answers of /v1/top, /v1/version and /v1/health."""
+def look_of(top: Any, about: Any, health: Any, store: Any = None) -> Look:
+    """A reading from the answers of /v1/top, /v1/version, /v1/health and /v1/store."""
+    leases = (store or {}).get("leases") or {}
     return Look(
         at=float(top["at"]),
         rules={
@@ -134,6 +161,7 @@ def look_of(top: Any, about: Any, health: Any) -> Look:
         },
         about=dict(about),
         components={str(n): str(state) for n, state in health.get("components", {}).items()},
+        leases={str(name): int(count) for name, count in leases.items()},
     )
 
 
@@ -175,6 +203,14 @@ def totals(rows: Sequence[RuleRow]) -> tuple[float, float, float]:
         sum(row.refused for row in rows),
         sum(row.near for row in rows),
     )
+
+
+def local_share(before: Look, now: Look) -> float | None:
+    """The part of the decisions that leases saved a call; None if there were no decisions."""
+    here, directly = (
+        _rate(now.leases, before.leases, name, 1.0) for name in ("decided_here", "decided_directly")
+    )
+    return here / (here + directly) if here + directly else None
 
 
 def _rate(counts: Mapping[str, int], old: Mapping[str, int], name: str, seconds: float) -> float:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
+from penstock.cli.arguments import counted
 from penstock.cli.paint import Paint
-from penstock.cli.top_source import KeyRow, Look, RuleRow, key_rows, rule_rows, totals
+from penstock.cli.top_source import KeyRow, Look, RuleRow, key_rows, local_share, rule_rows, totals
 
 NARROWEST = 40
 ROWS = 20
 # Lines other than rows: above, between, and the heads of both tables.
 _OTHERS = 7
+_NONE = "-"
+# A title, and the width.
+Column = tuple[str, int]
 _RULE_COLUMNS = (
     ("allowed/s", 11), ("refused/s", 11), ("near/s", 9), ("% refused", 11), ("total", 14),
 )  # fmt: skip
+_KEY_COLUMNS = (("refused/s", 11), ("refused", 14))
 # A text, and the same with colours.
 Piece = tuple[str, str]
-_KEY_COLUMNS = (("refused/s", 11), ("refused", 14))
 
 
 def screen(
@@ -32,8 +36,13 @@ def screen(
     """As many lines as fit; without a ``height``, ``rows`` for each table."""
     width = max(NARROWEST, width)
     rules, keys = rule_rows(before, now), key_rows(before, now)
-    for_rules, for_keys = (rows, rows) if height is None else _room(len(rules), len(keys), height)
-    lines = [_title(now, paint, width, admin), *_summary(before, now, rules, paint, width), ""]
+    lines = [_title(now, paint, width, admin), *_summary(before, now, rules, paint, width)]
+    if now.leases:
+        lines.append(_leases(before, now, width))
+    for_rules = for_keys = rows
+    if height is not None:
+        for_rules, for_keys = _room(len(rules), len(keys), height - bool(now.leases))
+    lines.append("")
     lines += _rules(rules[:for_rules], len(rules), paint, width)
     lines.append("")
     lines += _keys(keys[:for_keys], len(keys), paint, width)
@@ -53,9 +62,9 @@ def _title(now: Look, paint: Paint, width: int, admin: str) -> str:
     if "uptime" in about:
         parts.append(f"up {duration(float(about['uptime']))}")
     if "workers" in about:
-        parts.append(_many(int(about["workers"]), "worker"))
+        parts.append(counted(int(about["workers"]), "worker", ","))
     if "rules" in about:
-        parts.append(_many(int(about["rules"]), "rule"))
+        parts.append(counted(int(about["rules"]), "rule", ","))
     parts.append(f"penstock {about.get('version', '')}".strip())
     return f"{paint.bold('penstock top')}  {fit('  '.join(parts), width - 14).rstrip()}"
 
@@ -84,6 +93,17 @@ def _summary(
     return [_joined(states, width), _joined(rates, width)]
 
 
+def _leases(before: Look, now: Look, width: int) -> str:
+    """Of all workers: two that lease one key have two leases."""
+    share = local_share(before, now)
+    texts = [
+        counted(now.leases.get("keys", 0), "lease", ","),
+        f"{now.leases.get('units', 0):,} units held",
+        f"{_NONE if share is None else format(share, '.1%')} decided locally",
+    ]
+    return _joined([_plain(text) for text in texts], width)
+
+
 def _plain(text: str) -> Piece:
     return text, text
 
@@ -100,81 +120,60 @@ def _joined(pieces: Sequence[Piece], width: int) -> str:
 
 
 def _rules(rows: Sequence[RuleRow], total: int, paint: Paint, width: int) -> list[str]:
-    columns = _fitting(_RULE_COLUMNS, width)
-    lines = [_headline("RULE", total, len(rows), columns, paint, width)]
+    lines = []
     for row in rows:
         part = row.total_refused / row.total if row.total else 0.0
-        cells = {
-            "allowed/s": _number(row.allowed),
-            "refused/s": _number(row.refused),
-            "near/s": _number(row.near),
-            "% refused": f"{part:.1%}",
-            "total": f"{row.total:,}",
-        }
-        lines.append(_line(row.rule, cells, columns, paint, width, row.refused > 0))
-    if not rows:
-        lines.append(paint.dim("  no requests yet"))
-    return lines
+        rates = [_number(rate) for rate in (row.allowed, row.refused, row.near)]
+        lines.append((row.rule, [*rates, f"{part:.1%}", f"{row.total:,}"]))
+    return _table("RULE", _RULE_COLUMNS, lines, total, paint, width, "no requests yet")
 
 
 def _keys(rows: Sequence[KeyRow], total: int, paint: Paint, width: int) -> list[str]:
-    columns = _fitting(_KEY_COLUMNS, width)
-    lines = [_headline("REFUSED KEY", total, len(rows), columns, paint, width)]
+    lines = []
     for row in rows:
         count = f"{row.total:,}" if not row.error else f"{row.total - row.error:,}+"
-        cells = {"refused/s": _number(row.refused), "refused": count}
-        lines.append(_line(row.key, cells, columns, paint, width, row.refused > 0))
-    if not rows:
-        lines.append(paint.dim("  no refusals yet"))
-    return lines
+        lines.append((row.key, [_number(row.refused), count]))
+    return _table("REFUSED KEY", _KEY_COLUMNS, lines, total, paint, width, "no refusals yet")
 
 
-def _fitting(columns: Sequence[tuple[str, int]], width: int) -> list[tuple[str, int]]:
-    """The columns that fit, next to a name of some length."""
-    kept: list[tuple[str, int]] = []
+def _table(
+    name: str,
+    columns: Sequence[Column],
+    rows: Sequence[tuple[str, Sequence[str]]],
+    total: int,
+    paint: Paint,
+    width: int,
+    if_empty: str,
+) -> list[str]:
+    """A headline and the rows: a name each, and as many columns as fit."""
+    columns = _fitting(columns, width)
+    width -= sum(size for _, size in columns)
+    headline = f"{name} ({len(rows)} of {total})" if len(rows) < total else name
+    titles = "".join(f"{title:>{size}}" for title, size in columns)
+    lines = [paint.bold(fit(headline, width) + titles)]
+    for row, cells in rows:
+        line = fit("  " + clean(row), width)
+        for (title, size), cell in zip(columns, cells, strict=False):
+            highlighted = title == "refused/s" and cell != _NONE
+            line += paint.red(f"{cell:>{size}}") if highlighted else f"{cell:>{size}}"
+        lines.append(line)
+    return lines if rows else [*lines, paint.dim(f"  {if_empty}")]
+
+
+def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
+    """The columns that fit next to a name of some length."""
+    fitting: list[Column] = []
     left = width - 20
     for name, size in columns:
         if size > left:
             break
-        kept.append((name, size))
+        fitting.append((name, size))
         left -= size
-    return kept
-
-
-def _headline(
-    name: str,
-    total: int,
-    shown: int,
-    columns: Sequence[tuple[str, int]],
-    paint: Paint,
-    width: int,
-) -> str:
-    words = f"{name} ({shown} of {total})" if shown < total else name
-    head = fit(words, width - sum(size for _, size in columns))
-    return paint.bold(head + "".join(f"{title:>{size}}" for title, size in columns))
-
-
-def _line(
-    name: str,
-    cells: dict[str, str],
-    columns: Sequence[tuple[str, int]],
-    paint: Paint,
-    width: int,
-    refusing: bool,
-) -> str:
-    out = fit("  " + clean(name), width - sum(size for _, size in columns))
-    for title, size in columns:
-        cell = f"{cells[title]:>{size}}"
-        out += paint.red(cell) if title == "refused/s" and refusing else cell
-    return out
+    return fitting
 
 
 def _number(rate: float) -> str:
-    return "-" if rate == 0 else f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}"
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count:,} {word}" + ("" if count == 1 else "s")
+    return _NONE if rate == 0 else f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}"
 
 
 def duration(seconds: float) -> str:

@@ -1,41 +1,29 @@
-"""Batches of tasks. The batch has a task of its own, so a cancelled caller does not cancel it."""
+"""Batches of tasks. A batch runs in a task of its own: a cancelled caller does not cancel it."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import weakref
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
-from penstock.client.batch_results import matched, name_of
+from penstock.client.batch_base import BatchBase, Item, Result
 from penstock.clock import MONOTONIC, Clock
-from penstock.errors import PenstockError
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
-class AsyncBatch(Generic[Item, Result]):
+class AsyncBatch(BatchBase[Item, Result]):
     """An async function decorated with `batch`: ``await function(item)``."""
 
     def __init__(
         self, function: Callable[[list[Item]], Any], size: int, within: float, clock: Clock | None
     ) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        self._size = size
-        self._within = within
-        self._clock = clock or MONOTONIC
-        self._closed = False
+        super().__init__(function, size, within, clock)
         self._open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Group[Item]]
         self._open = weakref.WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __call__(self, item: Item) -> Result:
-        """The result for ``item``, from one call for many items."""
-        if self._closed:
-            raise PenstockError(f"{name_of(self._function)} was closed")
+        self._check_open()
         loop = asyncio.get_running_loop()
         group = self._open.get(loop)
         if group is None:
@@ -83,8 +71,7 @@ class AsyncBatch(Generic[Item, Result]):
             if not waiting:
                 return
             items = list(waiting.values())
-            answer = await self._function(list(items))
-            results = matched(name_of(self._function), items, answer)
+            results = self._results(items, await self._function(list(items)))
         except asyncio.CancelledError:
             self._seal(loop, group)
             for future in list(waiting):
@@ -100,7 +87,7 @@ class AsyncBatch(Generic[Item, Result]):
         """Wait until the batch is full or its time is up."""
         tasks = [
             asyncio.ensure_future(group.full.wait()),
-            asyncio.ensure_future(self._clock.sleep_async(self._within)),
+            asyncio.ensure_future((self._clock or MONOTONIC).sleep_async(self._within)),
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -6,40 +6,29 @@ makes it before.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from penstock.client.batch_results import matched, name_of
+from penstock.client.batch_base import BatchBase, Item, Result
 from penstock.clock import Clock
 from penstock.errors import PenstockError
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
-
-class Batch(Generic[Item, Result]):
+class Batch(BatchBase[Item, Result]):
     """A function decorated with `batch`, for threads: ``function(item)``."""
 
     def __init__(
         self, function: Callable[[list[Item]], Any], size: int, within: float, clock: Clock | None
     ) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        self._size = size
-        self._within = within
-        self._clock = clock
-        self._closed = False
+        super().__init__(function, size, within, clock)
         self._open: list[_Seat] | None = None
         self._lock = threading.Lock()
 
     def __call__(self, item: Item) -> Result:
-        """The result for ``item``, from one call for many items."""
         seat = _Seat(item)
         with self._lock:
-            if self._closed:
-                raise PenstockError(f"{name_of(self._function)} was closed")
+            self._check_open()
             first = self._open is None
             group = self._open = self._open or []
             group.append(seat)
@@ -88,11 +77,10 @@ class Batch(Generic[Item, Result]):
             seat.woken.clear()
             if seat.leads and not seat.done:
                 self._lead(group, seat)
-        result: Any = seat.result
-        if isinstance(result, BaseException):
-            raise result
-        answer: Result = result
-        return answer
+        if isinstance(seat.result, BaseException):
+            raise seat.result
+        result: Result = seat.result
+        return result
 
     def _hand_over(self, group: list[_Seat], seat: _Seat) -> None:
         """Leave out a caller that was interrupted while it waited; the next one leads."""
@@ -108,14 +96,13 @@ class Batch(Generic[Item, Result]):
 
     def _run(self, group: list[_Seat]) -> None:
         """Make the call in this thread, for all callers."""
-        name = name_of(self._function)
         items = [seat.item for seat in group]
         try:
-            results = matched(name, items, self._function(list(items)))
+            results = self._results(items, self._function(list(items)))
         except Exception as error:
             results = [error] * len(group)
         except BaseException:
-            lost = PenstockError(f"{name} was interrupted in the thread that called it")
+            lost = PenstockError(f"{self._name} was interrupted in the thread that called it")
             _hand_out(group, [lost] * len(group))
             raise
         _hand_out(group, results)

@@ -28,19 +28,11 @@ class _Decorator:
 
     @overload
     def __call__(
-        self, function: Callable[[list[Item]], Awaitable[Sequence[Result]]]
+        self, function: Callable[[list[Item]], Awaitable[Mapping[Item, Result] | Sequence[Result]]]
     ) -> AsyncBatch[Item, Result]: ...
     @overload
     def __call__(
-        self, function: Callable[[list[Item]], Awaitable[Mapping[Item, Result]]]
-    ) -> AsyncBatch[Item, Result]: ...
-    @overload
-    def __call__(
-        self, function: Callable[[list[Item]], Mapping[Item, Result]]
-    ) -> Batch[Item, Result]: ...
-    @overload
-    def __call__(
-        self, function: Callable[[list[Item]], Sequence[Result]]
+        self, function: Callable[[list[Item]], Mapping[Item, Result] | Sequence[Result]]
     ) -> Batch[Item, Result]: ...
     def __call__(self, function: Callable[[list[Any]], Any]) -> Any:
         if not callable(function):

@@ -1,13 +1,16 @@
-"""One call, from its place in the queue to its last answer: written once for threads and tasks.
+"""One call, from its place in the queue to its last response: written once for threads and tasks.
 
-A call is a flow (see `penstock.flows`). It yields the steps of a wait (`penstock.steps`), `Send`
-and `Keep`, which drivers.py runs. ::
+A call is a flow (see `penstock.flows`) of the steps in `penstock.flow_steps` and of `Transfer`. ::
 
     wait: in a queue by key, first come, first served; the gate; the pace; the local limit
-    send: the answer says what is left of the limits, and whether the call was refused
-    refused: may it be sent again, is it within the budget, is there time? then back to wait
+    send: the response says what is left of the limits, and whether the call was refused
+    refused: may it be sent again, is it within the budget, is there time? then back to wait,
+        before the calls that came later
 
-The result is the last answer, or the last error. `NotSent` is raised only if there is neither,
+A 429 to a call that was sent before the pacer had heard of the limit is no failed attempt: the
+call returns to the queue, and takes nothing from its retries or the budget.
+
+The result is the last response, or the last error. `NotSent` is raised only if there is neither,
 because nothing was sent.
 """
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,14 +29,14 @@ from penstock.client.settings import Settings
 from penstock.clock import SECOND
 from penstock.decision import Decision
 from penstock.errors import PenstockError
-from penstock.steps import CallCounters, Pause
+from penstock.flow_steps import Pause, Step
 from penstock.stores.base import check_key
 from penstock.waiters import TaskWaiter, ThreadWaiter, WaiterQueues
 
 # How many keys are remembered; beyond that, those without state are forgotten.
 MOST_KEYS = 10_000
 # The answers of calls in progress may change how long to wait: look again this often.
-LOOK_EVERY = SECOND // 20
+LOOK_EVERY = SECOND // 100
 
 TOO_MANY, UNAVAILABLE = 429, 503
 
@@ -65,7 +68,7 @@ class Tries:
 
 
 class Response(Protocol):
-    """The common part of the responses of httpx and requests."""
+    """What is read of a response, under the names of httpx and requests."""
 
     status_code: int
 
@@ -84,18 +87,19 @@ class OutgoingRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Send the request; the answer is its response."""
+class Transfer:
+    """Call a function of the transport, which is a coroutine function if calls are tasks."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+
+    def run(self) -> Any:
+        return self.function(*self.args)
+
+    run_async = run
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Release a response's connection; the answer is a response that can still be read."""
-
-    response: Any
-
-
-Call = Generator[CallCounters | Pause | Send | Keep, Any, tuple[Any, Tries]]
+Wait = Generator[Step, Any, None]
 
 
 class Caller:
@@ -113,22 +117,30 @@ class Caller:
         self._settings = settings
         self._errors = errors if settings.retries.errors else ()
         self._not_sent = not_sent
-        self._places: dict[str, tuple[Pacer, Budget]] = {}
-        self._making = threading.Lock()
+        self._keys: dict[str, tuple[Pacer, Budget]] = {}
+        self._lock = threading.Lock()
+        self._arrivals = itertools.count()
 
-    def call(self, request: OutgoingRequest) -> Call:
-        """One call, to be driven."""
+    def call(
+        self, request: OutgoingRequest, send: Callable[[], Any], detach: Callable[[Any], Any]
+    ) -> Generator[Step, Any, tuple[Any, Tries]]:
+        """One call, to be driven.
+
+        ``send`` sends the request and returns its response. ``detach`` reads a response, so that
+        its connection is released, and returns one that can still be read.
+        """
         now, wall = self._settings.clock.now, self._settings.wall.now
-        deadline = self._deadline()
-        pacer, budget = self._place(request.key)
-        budget.call()
+        timeout = self._settings.timeout
+        deadline = None if timeout is None else now() + timeout
+        pacer, budget = self._state_of(request.key)
+        rank = next(self._arrivals)
         last: Response | None = None
         lost: Exception | None = None
         tries = refusals = waited = rest = 0
         while True:
             since = now()
             try:
-                yield from self._turn(request.key, pacer, deadline, rest)
+                yield from self._turn(request.key, rank, pacer, deadline, rest)
             except NotSent:
                 if last is not None:
                     return last, Tries(tries, (waited + now() - since) / SECOND)
@@ -138,9 +150,11 @@ class Caller:
                 raise
             sent = now()
             waited += sent - since
+            if not tries:
+                budget.call()
             tries += 1
             try:
-                response: Response = yield Send()
+                response: Response = yield Transfer(send)
             except Exception as error:
                 pacer.lost()
                 refusals += 1
@@ -157,16 +171,20 @@ class Caller:
                 raise
             hints = read(response.headers, wall() / SECOND)
             if not _is_refusal(response, hints):
-                pacer.passed(now(), hints)
+                pacer.passed(now(), sent, hints)
                 return response, Tries(tries, waited / SECOND)
-            pacer.refused(now(), sent, hints)
-            refusals += 1
-            again = self._again(request, budget, refusals, hints.retry_after or 0.0, deadline)
+            counts = pacer.refused(now(), sent, hints) or response.status_code != TOO_MANY
+            after = hints.retry_after or 0.0
+            if counts:
+                refusals += 1
+                again = self._again(request, budget, refusals, after, deadline)
+            else:
+                again = 0 if self._may_repeat(request, after, deadline) else None
             if again is None:
                 return response, Tries(tries, waited / SECOND)
             rest = again
             try:
-                last, lost = (yield Keep(response)), None
+                last, lost = (yield Transfer(detach, (response,))), None
             except Exception as error:
                 last, lost = None, error
 
@@ -180,39 +198,43 @@ class Caller:
     ) -> int | None:
         """After how many nanoseconds to send it again; None if not at all."""
         retries = self._settings.retries
-        if refusals > retries.most or not request.replayable:
-            return None
-        if not retries.may_repeat(request.method, request.keyed):
-            return None
-        left = self._left(deadline)
-        least = round(after * SECOND)
-        if left is not None and least > left:
+        if refusals > retries.most or not self._may_repeat(request, after, deadline):
             return None
         if not budget.take():
             return None
-        wait = least + round(retries.backoff(refusals, self._settings.chance()) * SECOND)
+        backoff = retries.backoff(refusals, self._settings.chance())
+        wait = round(after * SECOND) + round(backoff * SECOND)
+        left = self._left(deadline)
         return wait if left is None else min(wait, left)
 
-    def _turn(
-        self, key: str, pacer: Pacer, deadline: int | None, rest: int
-    ) -> Generator[CallCounters | Pause, Any, None]:
+    def _may_repeat(self, request: OutgoingRequest, after: float, deadline: int | None) -> bool:
+        """Whether it is safe to send it again, and whether there is time for that."""
+        retries = self._settings.retries
+        if not retries.most or not request.replayable:
+            return False
+        left = self._left(deadline)
+        if left is not None and round(after * SECOND) > left:
+            return False
+        return retries.may_repeat(request.method, request.keyed)
+
+    def _turn(self, key: str, rank: int, pacer: Pacer, deadline: int | None, rest: int) -> Wait:
         """Wait until the call may be sent; it then counts as in progress."""
         clock = self._settings.clock
         if rest:
             yield Pause(clock, rest)
-        waiter = self._queues.join(key)
+        waiter = self._queues.join(key, rank)
+        alone = waiter.first
         try:
             # A waiter that is woken is the head: there is no other reason to wake it.
-            if not waiter.first and not (yield Pause(clock, self._left(deadline), waiter)):
+            if not alone and not (yield Pause(clock, self._left(deadline), waiter)):
                 raise self._not_sent(key, "the calls before it took too long")
-            yield from self._head(key, pacer, deadline)
+            yield from self._head(key, pacer, deadline, alone)
             pacer.leaves(clock.now())
         finally:
             self._queues.leave(waiter)
 
-    def _head(
-        self, key: str, pacer: Pacer, deadline: int | None
-    ) -> Generator[CallCounters | Pause, Any, None]:
+    def _head(self, key: str, pacer: Pacer, deadline: int | None, alone: bool) -> Wait:
+        """The wait of the first in the queue; ``alone`` if no others were there before it."""
         clock, limiter = self._settings.clock, self._settings.limiter
         while True:
             now = clock.now()
@@ -223,9 +245,16 @@ class Caller:
                 yield Pause(clock, pacer.gate - now)
                 continue
             due = pacer.due(now)
-            if now < due and (deadline is None or due <= deadline):
-                wait = min(due - now, LOOK_EVERY) if pacer.under_way else due - now
-                yield Pause(clock, wait)
+            # The pace is an estimate: it fails no call, except one that waited behind others. If
+            # such calls were sent when their time ends, there would be no pace under load.
+            in_time = deadline is None or due <= deadline
+            if now < due and (in_time or not alone):
+                left = self._left(deadline)
+                if left == 0:
+                    after = (due - now) / SECOND
+                    raise self._not_sent(key, "the calls before it took too long", after)
+                wait = due - now if left is None else min(due - now, left)
+                yield Pause(clock, min(wait, LOOK_EVERY) if pacer.under_way else wait)
                 continue
             if limiter is None:
                 return
@@ -234,7 +263,7 @@ class Caller:
             seconds = None if left is None else left / SECOND
             decision: Decision = yield from limiter.begin(queues, key, None, 1, seconds)
             if decision:
-                limiter = None  # once is enough; the gate may have been shut meanwhile
+                limiter = None  # already taken; but the gate may be shut by now
                 continue
             # A full leaky bucket refuses at once, and has room later.
             left = self._left(deadline)
@@ -243,27 +272,23 @@ class Caller:
                 raise self._not_sent(key, reason, decision.retry_after)
             yield Pause(clock, decision._retry)
 
-    def _place(self, key: str) -> tuple[Pacer, Budget]:
-        with self._making:
-            found = self._places.get(check_key(key))
-            if found is None:
-                if len(self._places) >= MOST_KEYS:
-                    self._forget()
-                settings, now = self._settings, self._settings.clock.now()
-                pacer = Pacer(now, settings.learn, settings.chance)
-                found = self._places[key] = pacer, Budget(settings.retries)
-        return found
+    def _state_of(self, key: str) -> tuple[Pacer, Budget]:
+        settings = self._settings
+        with self._lock:
+            state = self._keys.get(check_key(key))
+            if state is None:
+                now = settings.clock.now()
+                if len(self._keys) >= MOST_KEYS:
+                    self._forget_idle(now)
+                pacer = Pacer(now, settings.learn, settings.chance, settings.retries)
+                state = self._keys[key] = pacer, Budget(settings.retries)
+        return state
 
-    def _forget(self) -> None:
-        """The oldest call that could be sent at once; None if all must wait."""
-        now = self._settings.clock.now()
-        idle = (key for key, (pacer, _) in self._places.items() if pacer.idle(now))
+    def _forget_idle(self, now: int) -> None:
+        """Forget up to a tenth of all keys: those whose next call could be sent at once."""
+        idle = (key for key, (pacer, _) in self._keys.items() if pacer.idle(now))
         for key in list(itertools.islice(idle, MOST_KEYS // 10)):
-            del self._places[key]
-
-    def _deadline(self) -> int | None:
-        timeout = self._settings.timeout
-        return None if timeout is None else self._settings.clock.now() + timeout
+            del self._keys[key]
 
     def _left(self, deadline: int | None) -> int | None:
         return None if deadline is None else max(0, deadline - self._settings.clock.now())

@@ -8,19 +8,21 @@
                                       1970 if at least 10^9, in milliseconds if at least 10^12
 ====================================  =====================================================
 
-Of the last three kinds, the first that an answer has is used. A date is compared with the
-answer's own ``Date`` if it has one, so that it does not matter how wrong either clock is.
+Of the last three kinds, the first that is present is used. A date is compared with the ``Date``
+of the same response if it has one, so that wrong clocks do not matter.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Protocol
 
-from penstock.client.structured import Item, read_list
+from penstock.client.structured import Date, Item, read_list
 
 # Longer times are cut to this: 31 days.
 LONGEST = 31 * 86_400.0
@@ -93,32 +95,31 @@ def read_date(text: str | None) -> float | None:
     try:
         date = parsedate_to_datetime(text)
         # asctime has no zone; GMT is meant.
-        return date.timestamp() if date.tzinfo else _utc(text)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, IndexError):
         return None
 
 
-def _utc(text: str) -> float:
-    return parsedate_to_datetime(f"{text.strip()} GMT").timestamp()
-
-
 def _policies(headers: Headers) -> tuple[Standing, ...]:
     quotas = {_name(item): item for item in _members(headers.get("ratelimit-policy"))}
-    found: dict[str, Standing] = {}
+    standings: dict[str, Standing] = {}
     for item in _members(headers.get("ratelimit")):
         name = _name(item)
         policy = quotas.get(name)
         remaining = _whole(item.parameters.get("r"))
-        if name is None or remaining is None or (policy is not None and not _counts(policy)):
+        if name is None or remaining is None:
             continue
-        found[name] = Standing(
+        # Limits on bytes or on concurrent requests are not supported.
+        if policy is not None and policy.parameters.get("qu", "requests") != "requests":
+            continue
+        standings[name] = Standing(
             name,
             remaining,
             _seconds(item.parameters.get("t")),
             (_whole(policy.parameters.get("q")) or None) if policy else None,
             (_seconds(policy.parameters.get("w")) or None) if policy else None,
         )
-    return tuple(found.values())[:MOST_POLICIES]
+    return tuple(standings.values())[:MOST_POLICIES]
 
 
 def _members(text: str | None) -> Iterable[Item]:
@@ -133,16 +134,11 @@ def _name(item: Item) -> str | None:
     return item.value if partition is None else f"{item.value};pk={partition!r}"
 
 
-def _counts(policy: Item) -> bool:
-    """Whether its unit is requests: bytes and concurrent requests are not supported."""
-    return policy.parameters.get("qu", "requests") == "requests"
-
-
 def _triple(headers: Headers, prefix: str, reference: float | None) -> tuple[Standing, ...]:
     remaining = _whole(_first(headers.get(f"{prefix}-remaining")))
     if remaining is None:
         return ()
-    reset = _seconds(_first(headers.get(f"{prefix}-reset")), clip=False)
+    reset = _seconds(_first(headers.get(f"{prefix}-reset")), most=math.inf)
     if reset is not None and reference is not None and reset >= SECONDS_SINCE_1970:
         since = reset / 1000 if reset >= MILLISECONDS_SINCE_1970 else reset
         reset = max(0.0, since - reference)
@@ -165,10 +161,7 @@ def _whole(value: object) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def _seconds(value: object, clip: bool = True) -> float | None:
-    if type(value) not in (int, float):
+def _seconds(value: object, most: float = LONGEST) -> float | None:
+    if not isinstance(value, (int, float)) or isinstance(value, (bool, Date)) or value < 0:
         return None
-    assert isinstance(value, (int, float))
-    if value < 0:
-        return None
-    return min(float(value), LONGEST) if clip else float(value)
+    return min(float(value), most)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, Generic, Never, NoReturn, TypeVar
 
 from penstock.client.calls import Caller, NotSent, OutgoingRequest
-from penstock.client.drivers import run, run_async
 from penstock.client.retries import Retries
-from penstock.client.settings import DEFAULT_TIMEOUT, LocalLimit, settings
+from penstock.client.settings import (
+    DEFAULT_TIMEOUT,
+    LocalLimit,
+    Settings,
+    Timeout,
+    check_inner,
+    check_known,
+    origin,
+)
 from penstock.clock import Clock
+from penstock.flow_steps import Step, drive, drive_async
 
 try:
     import httpx
@@ -23,6 +31,7 @@ except ModuleNotFoundError as error:
 EXTENSION = "penstock"
 
 Key = Callable[[httpx.Request], str]
+Transport = TypeVar("Transport", httpx.BaseTransport, httpx.AsyncBaseTransport)
 
 _ERRORS = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError)
 
@@ -31,7 +40,55 @@ class HttpxNotSent(NotSent, httpx.TimeoutException):
     """`NotSent` that is also a time-out of httpx."""
 
 
-class PacedTransport(httpx.BaseTransport):
+class _Paced(Generic[Transport]):
+    """The options and the calls of both transports."""
+
+    _tasks: bool
+    _interface: type[Transport]
+    _default: type[Transport]
+
+    def __init__(
+        self,
+        limit: LocalLimit | None = None,
+        *,
+        key: Key | None = None,
+        retries: Retries | int = 5,
+        timeout: Timeout = DEFAULT_TIMEOUT,
+        learn: bool = True,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        chance: Callable[[], float] | None = None,
+        **unknown: Never,
+    ) -> None:
+        check_known(type(self).__name__, unknown)
+        key = _origin if key is None else key
+        self._settings = Settings(limit, key, retries, timeout, learn, clock, chance)
+        self._inner: Transport = check_inner(transport, self._interface, self._default, "transport")
+        self._caller = Caller(self._settings, self._tasks, _ERRORS, HttpxNotSent)
+
+    def _call(
+        self,
+        request: httpx.Request,
+        send: Callable[[httpx.Request], Any],
+        detach: Callable[[httpx.Response], Any],
+    ) -> Generator[Step, Any, httpx.Response]:
+        outgoing = OutgoingRequest(
+            self._settings.key(request),
+            request.method,
+            replayable=isinstance(request.stream, httpx.ByteStream),
+            keyed="idempotency-key" in request.headers,
+        )
+        try:
+            response, tries = yield from self._caller.call(outgoing, partial(send, request), detach)
+        except HttpxNotSent as error:
+            error.request = request
+            raise
+        assert isinstance(response, httpx.Response)
+        response.extensions[EXTENSION] = tries
+        return response
+
+
+class PacedTransport(_Paced[httpx.BaseTransport], httpx.BaseTransport):
     """Waits for its turn before each call, and retries refused calls where that is safe.
 
     ``httpx.Client(transport=PacedTransport(limit="10/second"))``
@@ -41,8 +98,9 @@ class PacedTransport(httpx.BaseTransport):
     - ``key``: a function of the request that returns the key by which calls are queued and
       counted; by default scheme, host and port
     - ``retries``: the maximum number of retries for one call, or a `Retries`
-    - ``timeout``: seconds within which the last try of a call must be sent, including waits and
-      earlier tries; None for no bound. A try in progress is not cut short
+    - ``timeout``: within which the last try of a call must be sent, including waits and earlier
+      tries: seconds, a text such as ``"5s"``, or a timedelta; None for no bound. A try in
+      progress is not cut short
     - ``learn``: whether to pace calls by what earlier answers said
     - ``transport``: the transport that sends, by default ``httpx.HTTPTransport()``
     - ``clock``, ``chance``: the time, and a random number from 0 to 1; for tests
@@ -52,133 +110,85 @@ class PacedTransport(httpx.BaseTransport):
     sent.
     """
 
-    def __init__(
-        self,
-        limit: LocalLimit | None = None,
-        *,
-        key: Key | None = None,
-        retries: Retries | int = 5,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        learn: bool = True,
-        transport: httpx.BaseTransport | None = None,
-        clock: Clock | None = None,
-        chance: Callable[[], float] | None = None,
-    ) -> None:
-        told = settings(limit, retries, timeout, learn, clock, chance)
-        self._key = _checked(key)
-        if transport is not None and not isinstance(transport, httpx.BaseTransport):
-            raise TypeError(f"transport must be like httpx.HTTPTransport(), not {transport!r}")
-        self._caller = Caller(told, False, _ERRORS, HttpxNotSent)
-        self._inner = httpx.HTTPTransport() if transport is None else transport
+    _tasks = False
+    _interface = httpx.BaseTransport
+    _default = httpx.HTTPTransport
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send ``request`` when its turn comes; called by ``httpx.Client``."""
-        call = self._caller.call(_described(request, self._key))
-        try:
-            response, tries = run(call, lambda: self._inner.handle_request(request), _keep)
-        except HttpxNotSent as error:
-            error.request = request
-            raise
-        response.extensions[EXTENSION] = tries
-        assert isinstance(response, httpx.Response)
-        return response
+        return drive(self._call(request, self._inner.handle_request, _detach))
 
     def close(self) -> None:
         """Close the transport that sends."""
         self._inner.close()
 
+    def handle_async_request(self, request: httpx.Request) -> NoReturn:
+        """Raises a TypeError: an ``httpx.AsyncClient`` needs an `AsyncPacedTransport`."""
+        raise _not_for("AsyncClient", "AsyncPacedTransport")
+
+    def __aenter__(self) -> NoReturn:
+        raise _not_for("AsyncClient", "AsyncPacedTransport")
+
+    async def aclose(self) -> None:
+        """Close the transport that sends, if it was given to an ``httpx.AsyncClient``."""
+        self.close()
+
     def __enter__(self) -> PacedTransport:
         self._inner.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        self._inner.__exit__(kind, error, trace)
+    def __exit__(self, *exception: Any) -> None:
+        self._inner.__exit__(*exception)
 
 
-class AsyncPacedTransport(httpx.AsyncBaseTransport):
+class AsyncPacedTransport(_Paced[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport):
     """`PacedTransport` for ``httpx.AsyncClient``: same options, same results.
 
     ``httpx.AsyncClient(transport=AsyncPacedTransport(limit="10/second"))``. A waiting task
     may be cancelled at any point: the calls behind it move up.
     """
 
-    def __init__(
-        self,
-        limit: LocalLimit | None = None,
-        *,
-        key: Key | None = None,
-        retries: Retries | int = 5,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        learn: bool = True,
-        transport: httpx.AsyncBaseTransport | None = None,
-        clock: Clock | None = None,
-        chance: Callable[[], float] | None = None,
-    ) -> None:
-        told = settings(limit, retries, timeout, learn, clock, chance)
-        self._key = _checked(key)
-        if transport is not None and not isinstance(transport, httpx.AsyncBaseTransport):
-            raise TypeError(f"transport must be like httpx.AsyncHTTPTransport(), not {transport!r}")
-        self._caller = Caller(told, True, _ERRORS, HttpxNotSent)
-        self._inner = httpx.AsyncHTTPTransport() if transport is None else transport
+    _tasks = True
+    _interface = httpx.AsyncBaseTransport
+    _default = httpx.AsyncHTTPTransport
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send ``request`` when its turn comes; called by ``httpx.AsyncClient``."""
-        call = self._caller.call(_described(request, self._key))
-        try:
-            response, tries = await run_async(
-                call, lambda: self._inner.handle_async_request(request), _keep_async
-            )
-        except HttpxNotSent as error:
-            error.request = request
-            raise
-        response.extensions[EXTENSION] = tries
-        assert isinstance(response, httpx.Response)
-        return response
+        return await drive_async(
+            self._call(request, self._inner.handle_async_request, _detach_async)
+        )
 
     async def aclose(self) -> None:
         """Close the transport that sends."""
         await self._inner.aclose()
 
+    def handle_request(self, request: httpx.Request) -> NoReturn:
+        """Raises a TypeError: an ``httpx.Client`` needs a `PacedTransport`."""
+        raise _not_for("Client", "PacedTransport")
+
+    def __enter__(self) -> NoReturn:
+        raise _not_for("Client", "PacedTransport")
+
+    def close(self) -> None:
+        """Called by an ``httpx.Client``, with which nothing was sent."""
+
     async def __aenter__(self) -> AsyncPacedTransport:
         await self._inner.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        await self._inner.__aexit__(kind, error, trace)
+    async def __aexit__(self, *exception: Any) -> None:
+        await self._inner.__aexit__(*exception)
 
 
-def _checked(key: Key | None) -> Key:
-    if key is not None and not callable(key):
-        raise TypeError(f"key must be a function of the request to a str, not {key!r:.100}")
-    return key or _origin
+def _not_for(client: str, transport: str) -> TypeError:
+    return TypeError(f"write httpx.{client}(transport={transport}(...)): the other does not fit")
 
 
 def _origin(request: httpx.Request) -> str:
-    url = request.url
-    port = url.port or {"https": 443, "http": 80}.get(url.scheme, 0)
-    return f"{url.scheme}://{url.host}:{port}"
+    return origin(request.url.scheme, request.url.host, request.url.port)
 
 
-def _described(request: httpx.Request, key: Key) -> OutgoingRequest:
-    return OutgoingRequest(
-        key(request),
-        request.method,
-        replayable=isinstance(request.stream, httpx.ByteStream),
-        keyed="idempotency-key" in request.headers,
-    )
-
-
-def _keep(response: httpx.Response) -> httpx.Response:
+def _detach(response: httpx.Response) -> httpx.Response:
     assert isinstance(response.stream, httpx.SyncByteStream)
     try:
         body = b"".join(response.stream)
@@ -187,7 +197,7 @@ def _keep(response: httpx.Response) -> httpx.Response:
     return _with_body(response, body)
 
 
-async def _keep_async(response: httpx.Response) -> httpx.Response:
+async def _detach_async(response: httpx.Response) -> httpx.Response:
     assert isinstance(response.stream, httpx.AsyncByteStream)
     try:
         body = b"".join([chunk async for chunk in response.stream])
@@ -198,10 +208,9 @@ async def _keep_async(response: httpx.Response) -> httpx.Response:
 
 def _with_body(response: httpx.Response, body: bytes) -> httpx.Response:
     """The same response with its body in memory, still encoded."""
-    extensions: dict[str, Any] = dict(response.extensions)
     return httpx.Response(
         response.status_code,
         headers=response.headers,
         stream=httpx.ByteStream(body),
-        extensions=extensions,
+        extensions=dict(response.extensions),
     )

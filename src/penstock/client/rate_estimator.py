@@ -6,7 +6,7 @@ may make ``(r - n) / h`` calls a second. A caller does not know how many others 
 sees what is used, which gives its share::
 
     share = own calls / all calls            between our own answers
-    all   = what r fell by + what came back meanwhile
+    all   = the decrease of r + refills in between
     rate  = caution * share^0.85 * (r - n) / h
 
 Shares add up to one, so rates add up to ``r / h``, however many callers there are. The exponent
@@ -24,14 +24,17 @@ slide  ``t`` is always about ``w``  w/4  settles at 80 % of ``q / w``
 ====== ============================ ==== ===================================================
 
 - If more than half of ``q`` is left after one more call of each caller, calls are not paced.
+- If several answers show that nobody else calls, a bucket need not be half full: an eighth is
+  enough, but at least five calls.
 - If a window has nothing left for us, the next call is sent in the first quarter of the next one.
 - A refusal halves ``caution``; each call that passes gives back a tenth, up to one.
 - Every caller may call once in ``4 w``, whatever its share, so that a small share can grow again.
 
-``t`` is given in whole seconds, rounded up, so on average half a second less is meant.
+Servers round ``t`` up to whole seconds, so on average it is half a second too large.
 
 If answers say nothing about limits, refusals are used (`Blind`): call at 70 % of the rate that
-passed since the last refusal, and 0.5 % faster with each call that passes.
+passed since the last refusal, and 0.5 % faster with each call that passes. Each further refusal
+halves that rate, until a call passes; then it returns by a quarter with each call.
 """
 
 from __future__ import annotations
@@ -48,11 +51,17 @@ LEAST_CAUTION = 1 / 64
 WINDOWS_APART = 4
 NEXT_WINDOW = 1 / 4  # the part of it over which the calls that waited for it spread
 LEAST_LEVEL = 1 / 16  # a limit that refills is never considered empty: it has more by now
-SETTLED = {"bucket": 2, "slide": 4}
+SETTLED = {"bucket": 1 / 2, "slide": 1 / 4}  # how full it is in the long run
+ALONE = 0.9  # the share above which nobody else seems to call
+ALONE_SAMPLES = 3.0  # so many samples, weighted, show that
+ALONE_SETTLED = 1 / 8  # but at least some calls
+ALONE_CALLS = 5
 ROUNDING = 1.0
+UNKNOWN = 4.0  # calls a second in a new window of unknown size, until its first answer
 
 BACK_TO = 0.7
 GROWTH = 1.005
+BACK_UP = 1.25
 SLOWEST = 1 / 3600
 
 
@@ -90,20 +99,30 @@ def used(which: str, before: Standing, now: Standing, elapsed: float, ours: floa
     return now.quota - now.remaining + now.quota * max(0, skipped)
 
 
-def rate(which: str, standing: Standing, under_way: int, share: float, caution: float) -> float:
+def rate(
+    which: str,
+    standing: Standing,
+    under_way: int,
+    share: float,
+    caution: float,
+    alone: bool = False,
+) -> float:
     """Our calls a second; infinity if plenty are left, 0 if none until the reset."""
     left = standing.remaining - under_way
-    if standing.quota is not None and left > standing.quota / 2 + min(
-        1 / share, standing.quota / 4
-    ):
+    quota = standing.quota
+    settled = SETTLED.get(which, 0.0)
+    unpaced = 1 / 2
+    if alone and quota and which == "bucket":
+        settled = unpaced = min(unpaced, max(ALONE_SETTLED, ALONE_CALLS / quota))
+    if quota is not None and left > quota * unpaced + min(1 / share, quota / 4):
         return math.inf
-    if which == "window" or not standing.quota or not standing.window:
+    if which == "window" or not quota or not standing.window:
         reset = standing.window if standing.reset is None else standing.reset
         if reset is None:
             return math.inf
         pace = max(0, left) / max(reset - ROUNDING / 2, ROUNDING / 2)
     else:
-        pace = max(left, standing.quota * LEAST_LEVEL) * SETTLED[which] / standing.window
+        pace = max(left, quota * LEAST_LEVEL) / (settled * standing.window)
     if pace == 0:
         return 0.0
     least = 0.0 if standing.window is None else 1 / (WINDOWS_APART * standing.window)
@@ -143,11 +162,18 @@ class Policy:
 
     @property
     def share(self) -> float:
-        return self._own / self._all
+        return self._own / max(self._all, self._own)
 
-    def learn(self, standing: Standing, now: float, passed: bool) -> None:
-        """Learn from one more answer."""
-        self.standing, self.at = standing, now
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else seems to call; a few answers are needed to tell."""
+        return self._own > ALONE_SAMPLES and self.share > ALONE
+
+    def learn(self, standing: Standing, now: float, sent: float, passed: bool) -> None:
+        """Learn from one more answer, to a call that was sent at ``sent``."""
+        # Answers overtake each other. Of calls that were under way together, the least counts.
+        if sent >= self.at or standing.remaining <= self.standing.remaining:
+            self.standing, self.at = standing, now
         self._seen = {which: weight * MEMORY for which, weight in self._seen.items()}
         self._seen[looks_like(standing)] = self._seen.get(looks_like(standing), 0.0) + 1
         if not passed:
@@ -159,7 +185,7 @@ class Policy:
             total = used(self.kind, self._passed, standing, elapsed, ours)
             if total is not None:
                 self._own = self._own * MEMORY + 1
-                self._all = max(self._all * MEMORY + total, self._own)
+                self._all = self._all * MEMORY + total
         self._passed, self._passed_at = standing, now
 
     def refused(self) -> None:
@@ -170,7 +196,7 @@ class Policy:
 
         Otherwise callers that learned together would keep calling together.
         """
-        pace = rate(self.kind, self.standing, under_way, self.share, self.caution)
+        pace = self._rate(under_way)
         ends = self.ends
         if ends is None:
             return last + (0.5 + luck) / pace
@@ -180,14 +206,22 @@ class Policy:
         if now >= ends and self.standing.remaining > under_way:
             return last + (0.5 + luck) / later
         # In the next window: most callers that wait for it will be as early as they can.
-        return ends + luck * min(1 / later, (self.standing.window or 0.0) * NEXT_WINDOW)
+        begins = ends + luck * min(1 / later, (self.standing.window or 0.0) * NEXT_WINDOW)
+        if last < ends:
+            return begins
+        # One call is there already, and its answer will say more.
+        return max(begins, last + (0.5 + luck) / (later if later < math.inf else UNKNOWN))
 
     def sent(self, now: float, last: float, under_way: int) -> None:
         """Note how far apart this policy keeps our calls."""
-        pace = rate(self.kind, self.standing, under_way, self.share, self.caution)
+        pace = self._rate(under_way)
         if self.ends is not None and now >= self.ends:
             pace = steady(self.standing, self.share, self.caution)
         self.spacing = now - last if pace == 0 else 1 / pace
+
+    def _rate(self, under_way: int) -> float:
+        share, caution, alone = self.share, self.caution, self.alone
+        return rate(self.kind, self.standing, under_way, share, caution, alone)
 
     @property
     def ends(self) -> float | None:
@@ -205,16 +239,21 @@ class Blind:
 
     since: float
     rate: float = math.inf
+    _known: float = math.inf  # a rate that has passed
     _passed: int = 0
 
     def passed(self) -> None:
         self._passed += 1
-        self.rate *= GROWTH
+        if self.rate < self._known:
+            self.rate = min(self.rate * BACK_UP, self._known)
+        else:
+            self.rate *= GROWTH
 
     def refused(self, now: float, after: float) -> None:
         """The rate that passed since the last refusal, waiting included, is what is available."""
         if self._passed:
             self.rate = BACK_TO * self._passed / max(now + after - self.since, 0.001)
+            self._known = self.rate
         elif self.rate < math.inf:
             self.rate = max(self.rate / 2, SLOWEST)
         self.since = now + after

@@ -7,10 +7,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.client.calls import Caller, NotSent, OutgoingRequest
-from penstock.client.drivers import run
 from penstock.client.retries import Retries
-from penstock.client.settings import DEFAULT_TIMEOUT, LocalLimit, settings
+from penstock.client.settings import (
+    DEFAULT_TIMEOUT,
+    LocalLimit,
+    Settings,
+    Timeout,
+    check_inner,
+    origin,
+)
 from penstock.clock import Clock
+from penstock.flow_steps import drive
 
 try:
     import requests
@@ -45,21 +52,19 @@ class PacedAdapter(requests.adapters.BaseAdapter):
         *,
         key: Key | None = None,
         retries: Retries | int = 5,
-        timeout: float | None = DEFAULT_TIMEOUT,
+        timeout: Timeout = DEFAULT_TIMEOUT,
         learn: bool = True,
         adapter: requests.adapters.BaseAdapter | None = None,
         clock: Clock | None = None,
         chance: Callable[[], float] | None = None,
     ) -> None:
         super().__init__()
-        told = settings(limit, retries, timeout, learn, clock, chance)
-        if key is not None and not callable(key):
-            raise TypeError(f"key must be a function of the request to a str, not {key!r}")
-        if adapter is not None and not isinstance(adapter, requests.adapters.BaseAdapter):
-            raise TypeError(f"adapter must be like HTTPAdapter(), not {adapter!r:.100}")
-        self._key = key or _origin
-        self._caller = Caller(told, False, _ERRORS, RequestsNotSent)
-        self._inner = requests.adapters.HTTPAdapter() if adapter is None else adapter
+        key = _origin if key is None else key
+        self._settings = Settings(limit, key, retries, timeout, learn, clock, chance)
+        self._inner: requests.adapters.BaseAdapter = check_inner(
+            adapter, requests.adapters.BaseAdapter, requests.adapters.HTTPAdapter, "adapter"
+        )
+        self._caller = Caller(self._settings, False, _ERRORS, RequestsNotSent)
 
     def send(
         self,
@@ -75,9 +80,15 @@ class PacedAdapter(requests.adapters.BaseAdapter):
         def send() -> requests.Response:
             return self._inner.send(request, stream, timeout, verify, cert, proxies)
 
-        call = self._caller.call(_described(request, self._key))
+        body: Any = request.body
+        outgoing = OutgoingRequest(
+            self._settings.key(request),
+            (request.method or "GET").upper(),
+            replayable=body is None or isinstance(body, (bytes, str)),
+            keyed="Idempotency-Key" in request.headers,
+        )
         try:
-            response, tries = run(call, send, _keep)
+            response, tries = drive(self._caller.call(outgoing, send, _detach))
         except RequestsNotSent as error:
             error.request = request
             raise
@@ -94,21 +105,10 @@ class PacedAdapter(requests.adapters.BaseAdapter):
 
 def _origin(request: requests.PreparedRequest) -> str:
     url = urlsplit(request.url or "")
-    port = url.port or {"https": 443, "http": 80}.get(url.scheme, 0)
-    return f"{url.scheme}://{url.hostname}:{port}"
+    return origin(url.scheme, url.hostname, url.port)
 
 
-def _described(request: requests.PreparedRequest, key: Key) -> OutgoingRequest:
-    body: Any = request.body
-    return OutgoingRequest(
-        key(request),
-        (request.method or "GET").upper(),
-        replayable=body is None or isinstance(body, (bytes, str)),
-        keyed="Idempotency-Key" in request.headers,
-    )
-
-
-def _keep(response: requests.Response) -> requests.Response:
+def _detach(response: requests.Response) -> requests.Response:
     try:
         _ = response.content  # reads all of it, which releases the connection
     finally:

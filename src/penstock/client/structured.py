@@ -1,4 +1,4 @@
-"""Lists of RFC 9651, strictly: what ``RateLimit`` and ``RateLimit-Policy`` are made of.
+"""A strict parser for lists of RFC 9651, the syntax of ``RateLimit`` and ``RateLimit-Policy``.
 
 ::
 
@@ -82,17 +82,18 @@ class _Reader:
         self._at = 0
 
     def members(self) -> list[Item]:
-        found: list[Item] = []
+        members: list[Item] = []
         while self._at < len(self._text):
-            found.append(self._inner() if self._next("(") else self._item())
+            members.append(self._inner() if self._next("(") else self._item())
             self._skip(_OWS)
             if self._at == len(self._text):
                 break
-            self._expect(",")
+            if not self._next(","):
+                raise _Broken
             self._skip(_OWS)
             if self._at == len(self._text):
                 raise _Broken
-        return found
+        return members
 
     def _inner(self) -> Item:
         items: list[Item] = []
@@ -108,13 +109,13 @@ class _Reader:
         return Item(self._bare(), self._parameters())
 
     def _parameters(self) -> dict[str, Bare]:
-        found: dict[str, Bare] = {}
+        parameters: dict[str, Bare] = {}
         while self._next(";"):
             self._skip(_SP)
             key = self._skip(_KEY)
-            found.pop(key, None)  # the last one applies, at its own position
-            found[key] = self._bare() if self._next("=") else True
-        return found
+            parameters.pop(key, None)  # the last one applies, at its own position
+            parameters[key] = self._bare() if self._next("=") else True
+        return parameters
 
     def _bare(self) -> Bare:
         match = _BARE.match(self._text, self._at)
@@ -130,10 +131,6 @@ class _Reader:
             return False
         self._at += 1
         return True
-
-    def _expect(self, char: str) -> None:
-        if not self._next(char):
-            raise _Broken
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)

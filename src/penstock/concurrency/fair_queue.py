@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -38,36 +39,29 @@ class Stage(Enum):
     GONE = "has left"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SlotWaiter:
     """A request for a slot of ``key``, from its arrival to the end of its run."""
 
-    __slots__ = (
-        "arrived", "asks", "began", "beside", "by", "dropped", "home", "key", "lease",
-        "may_wait", "number", "order", "priority", "reason", "stage", "wakeup",
-    )  # fmt: skip
-
-    def __init__(
-        self, key: str, priority: int = 0, by: Hashable = None, may_wait: bool = True
-    ) -> None:
-        self.key = key
-        self.priority = priority
-        self.by = by
-        self.may_wait = may_wait
-        self.stage = Stage.NEW
-        self.arrived = 0
-        self.number = 0
-        self.order = (0, 0)
-        self.began = 0
-        self.beside = 0  # how many ran when it began, itself included
-        self.dropped = False
-        self.reason = ""  # why it was not let in
-        # Wakes the thread or task that waits; None if it never had to wait.
-        self.wakeup: Waiter | None = None
-        # Shared slots only: the lease in the store, whether this waiter polls for its queue, and
-        # the event loop it waits in (None for a thread).
-        self.lease: Lease | None = None
-        self.asks = False
-        self.home: object = None
+    key: str
+    priority: int = 0
+    by: Hashable = None
+    may_wait: bool = True
+    stage: Stage = Stage.NEW
+    arrived: int = 0
+    number: int = 0
+    order: tuple[int, int] = (0, 0)
+    began: int = 0
+    beside: int = 0  # how many ran when it began, itself included
+    dropped: bool = False
+    reason: str = ""  # why it was not let in
+    # Wakes the thread or task that waits; None if it never had to wait.
+    wakeup: Waiter | None = None
+    # Shared slots only: the lease in the store, whether this waiter polls for its queue, and
+    # the event loop it waits in (None for a thread).
+    lease: Lease | None = None
+    asks: bool = False
+    home: object = None
 
     def __repr__(self) -> str:
         return f"<SlotWaiter {self.number} for {self.key!r}: {self.stage.value}>"
@@ -76,17 +70,15 @@ class SlotWaiter:
 _ORDER = attrgetter("order")
 
 
+@dataclass(slots=True, eq=False)
 class Group:
     """The waiters with one ``by``: those in the queue, by priority class, and those inside."""
 
-    __slots__ = ("held", "lines", "since", "turn", "waiting")
-
-    def __init__(self, classes: int) -> None:
-        self.lines: list[list[SlotWaiter]] = [[] for _ in range(classes)]
-        self.waiting = 0
-        self.held = 0
-        self.since = 0
-        self.turn = 0
+    lines: list[list[SlotWaiter]]
+    waiting: int = 0
+    held: int = 0
+    since: int = 0
+    turn: int = 0
 
     def first(self, lowest: int) -> SlotWaiter | None:
         """The first by rank among the classes from ``lowest`` up."""
@@ -190,7 +182,7 @@ class FairQueue:
         by = self._by(waiter)
         group = self._groups.get(by)
         if group is None:
-            group = self._groups[by] = Group(self._policy.classes)
+            group = self._groups[by] = Group([[] for _ in range(self._policy.classes)])
         return group
 
     def _forget(self, waiter: SlotWaiter, group: Group) -> None:

@@ -10,12 +10,17 @@ all of them, ``closed`` none, ``local`` as many as this process's share.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from penstock.clock import Clock
 from penstock.concurrency.fair_queue import SlotWaiter, Stage
-from penstock.concurrency.leases import Lease, running_loop
+from penstock.concurrency.lease_server import LeaseServer
+from penstock.concurrency.leases import Lease
 from penstock.concurrency.local_slots import LocalSlots, MakeWakeup
 from penstock.concurrency.queue_policy import QueuePolicy
+from penstock.concurrency.renewal import Renewal
 from penstock.concurrency.waiting_queue import WaitingQueue
+from penstock.stores.redis.thread_loop import running_loop
 from penstock.waiters import TaskWaiter
 
 MILLISECOND = 1_000_000
@@ -25,43 +30,32 @@ LONGEST_PAUSE = 100 * MILLISECOND
 LONGEST_BEHIND = 1000 * MILLISECOND  # for waiters with many before them
 
 
+@dataclass(slots=True)
 class Poller:
     """The waiter that polls for its queue, and how long it pauses after the next refusal."""
 
-    __slots__ = ("pause", "waiter")
-
-    def __init__(self, waiter: SlotWaiter) -> None:
-        self.waiter = waiter
-        self.pause = FIRST_PAUSE
+    waiter: SlotWaiter
+    pause: int
 
 
 class LeaseQueue(LocalSlots):
     """Moves waiters on when the store grants a slot, refuses one, or does not answer."""
 
-    def __init__(self, policy: QueuePolicy, clock: Clock, on_failure: str, share: float) -> None:
+    def __init__(
+        self,
+        policy: QueuePolicy,
+        clock: Clock,
+        on_failure: str,
+        share: float,
+        server: LeaseServer,
+        renewal: Renewal,
+    ) -> None:
         super().__init__(policy, clock)
         self.on_failure = on_failure
         self._share = max(1, int(policy.limit * share))
         self._pollers: dict[str, Poller] = {}
-
-    # What the store's side implements ---------------------------------------------------------
-
-    @property
-    def is_down(self) -> bool:
-        """Whether the store is considered down and is not asked."""
-        raise NotImplementedError
-
-    def new_lease(self, key: str) -> Lease:
-        """A lease that the store does not count yet."""
-        raise NotImplementedError
-
-    def keep(self, lease: Lease) -> None:
-        """The lease is held from now on."""
-        raise NotImplementedError
-
-    def forget(self, lease: Lease) -> None:
-        """The lease is no longer held, and the store cannot be told."""
-        raise NotImplementedError
+        self._server = server
+        self._renewal = renewal
 
     # Coming and going ------------------------------------------------------------------------
 
@@ -88,7 +82,7 @@ class LeaseQueue(LocalSlots):
             waiter.asks = False
             if queue is None:
                 return None
-            if self.is_down:
+            if self._server.is_down:
                 self._fill(queue)
             self._pass_on(waiter.key, queue)
             self._tidy(waiter.key, queue)
@@ -121,14 +115,14 @@ class LeaseQueue(LocalSlots):
             lowest = self.policy.lowest(held, self.policy.limit)
             waiter: SlotWaiter | None = asker
             if asker.stage is not Stage.NEW:
-                waiter = queue.waiting.first(lowest) if len(queue.waiting) else None
+                waiter = queue.waiting.first(lowest)
             while waiter is not None:
                 self._admit(queue, waiter, lease, now)
                 if waiter is asker or (waiter.wakeup and waiter.wakeup.wake()):
-                    self.keep(lease)
+                    self._renewal.keep(lease)
                     break
                 queue.leave(waiter)  # its event loop is closed
-                waiter = queue.waiting.first(lowest) if len(queue.waiting) else None
+                waiter = queue.waiting.first(lowest)
             self._pass_on(asker.key, queue)
             self._tidy(asker.key, queue)
             return waiter is not None
@@ -176,7 +170,7 @@ class LeaseQueue(LocalSlots):
 
     def _ask_later(self, waiter: SlotWaiter, longest: int) -> None:
         if waiter.stage is Stage.WAITING:
-            poller = self._pollers.setdefault(waiter.key, Poller(waiter))
+            poller = self._pollers.setdefault(waiter.key, Poller(waiter, FIRST_PAUSE))
             waiter.asks = poller.waiter is waiter
             if waiter.asks:
                 poller.pause = min(round(poller.pause * GROWTH), longest)
@@ -190,7 +184,7 @@ class LeaseQueue(LocalSlots):
         while first := queue.waiting.first(0):
             first.asks = True
             if first.wakeup and first.wakeup.wake():
-                self._pollers[key] = Poller(first)
+                self._pollers[key] = Poller(first, FIRST_PAUSE)
                 return
             queue.leave(first)
 
@@ -212,9 +206,9 @@ class LeaseQueue(LocalSlots):
         queue.admit(waiter, now)
 
     def _admit_uncounted(self, queue: WaitingQueue, waiter: SlotWaiter) -> None:
-        lease = self.new_lease(waiter.key)
+        lease = self._renewal.new_lease(waiter.key)
         self._admit(queue, waiter, lease, self.clock.now())
-        self.keep(lease)
+        self._renewal.keep(lease)
 
     def _turn_away(self, queue: WaitingQueue, waiters: list[SlotWaiter], reason: str) -> None:
         for waiter in waiters:
@@ -230,4 +224,4 @@ class LeaseQueue(LocalSlots):
             if waiter.wakeup and not waiter.wakeup.wake():
                 queue.leave(waiter)
                 if waiter.lease is not None:
-                    self.forget(waiter.lease)
+                    self._renewal.forget(waiter.lease)

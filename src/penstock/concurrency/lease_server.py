@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -35,8 +36,6 @@ _SCRIPT = resources.files("penstock.concurrency").joinpath("leases.lua").read_te
 _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 # More at once would open more connections than leases need.
 _AT_ONCE = 8
-
-
 # A method of redis-py's clients, and its arguments.
 Command = tuple[Any, ...]
 
@@ -86,22 +85,13 @@ class LeaseServer:
 
     def _call(self, call: ScriptCall) -> Any:
         with self._watched(call), self._turns:
-            client = self._client_of_threads()
-
-            def send(command: Command) -> Any:
-                return getattr(client, command[0])(*command[1:])
-
-            return flows.run(_talk(call), send)
+            return flows.run(_commands(call), partial(_send, self._client_of_threads()))
 
     async def _call_async(self, call: ScriptCall) -> Any:
         client, turns = self._client_of_loop()
-
-        async def send(command: Command) -> Any:
-            return await getattr(client, command[0])(*command[1:])
-
         with self._watched(call):
             async with turns:
-                return await flows.run_async(_talk(call), send)
+                return await flows.run_async(_commands(call), partial(_send, client))
 
     @contextmanager
     def _watched(self, call: ScriptCall) -> Iterator[None]:
@@ -118,8 +108,7 @@ class LeaseServer:
             if ours is not None:
                 breaker.succeeded(permit)
                 raise ours from error
-            reason = f"{error}" or type(error).__name__
-            reason = self._store.hide(reason)
+            reason = self._store.hide(f"{error}" or type(error).__name__)
             breaker.failed(permit, reason)
             raise StoreUnavailable(f"{self.name}: {reason}") from None
         except BaseException:
@@ -151,11 +140,10 @@ class LeaseServer:
 
     def _client_of_loop(self) -> tuple[Any, asyncio.Semaphore]:
         loop = asyncio.get_running_loop()
-        found = self._clients.get(loop)
-        if found is None:
-            found = self._store.client_async(timeout=self._timeout), asyncio.Semaphore(_AT_ONCE)
-            self._clients[loop] = found
-        return found
+        if loop not in self._clients:
+            client = self._store.client_async(timeout=self._timeout)
+            self._clients[loop] = client, asyncio.Semaphore(_AT_ONCE)
+        return self._clients[loop]
 
     def close(self) -> None:
         with self._starting:
@@ -164,9 +152,9 @@ class LeaseServer:
             client.close()
 
     async def close_async(self) -> None:
-        found = self._clients.pop(asyncio.get_running_loop(), None)
-        if found is not None:
-            await found[0].aclose()
+        client, _ = self._clients.pop(asyncio.get_running_loop(), (None, None))
+        if client is not None:
+            await client.aclose()
 
     def start_over(self) -> None:
         """In a forked child: connections of the parent are left as they are."""
@@ -174,7 +162,11 @@ class LeaseServer:
         self._clean()
 
 
-def _talk(call: ScriptCall) -> Generator[Command, Any, Any]:
+def _send(client: Any, command: Command) -> Any:
+    return getattr(client, command[0])(*command[1:])
+
+
+def _commands(call: ScriptCall) -> Generator[Command, Any, Any]:
     """The commands to send, by their names in redis-py."""
     arguments = (len(call.keys), *call.keys, *call.args)
     for last in (False, True):

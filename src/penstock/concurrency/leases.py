@@ -7,7 +7,6 @@ know that it is lost. The remaining 2 % allow for clocks that run at different s
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import secrets
@@ -32,24 +31,22 @@ class LeaseClock(MonotonicClock):
         return time.monotonic_ns()
 
 
+@dataclass(slots=True, eq=False)
 class Lease:
     """A slot of ``key``, held in the store under ``id`` once it is counted there.
 
     ``home`` is the event loop whose task holds it; None if a thread does.
     """
 
-    __slots__ = ("_clock", "_lost", "_until", "counted", "ended", "home", "id", "key", "owed_until")
-
-    def __init__(self, key: str, id: str, clock: Clock) -> None:
-        self.key = key
-        self.id = id
-        self.home: Any = None
-        self.counted = False
-        self.ended = False
-        self.owed_until = 0
-        self._clock = clock
-        self._until = 0
-        self._lost = False
+    key: str
+    id: str
+    _clock: Clock
+    home: Any = None
+    counted: bool = False
+    ended: bool = False
+    owed_until: int = 0
+    _until: int = 0
+    _lost: bool = False
 
     def renewed(self, sent: int, length: int) -> None:
         """The store has granted it for ``length``, from some moment after ``sent``."""
@@ -116,11 +113,3 @@ class ScriptCalls:
 
     def _names(self, key: str) -> tuple[bytes, ...]:
         return keys.slot_keys(self._prefix, key, self._classes)
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that this is called from, if any."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

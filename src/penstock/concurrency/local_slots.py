@@ -1,7 +1,7 @@
 """LocalSlots: the slots of one process, behind a lock, for threads and tasks alike.
 
 It does what can be done at once: admit, enqueue, release, and wake whoever is next. Waiting
-is done by flows: see `penstock.concurrency.flow`.
+is done by a flow: see `penstock.concurrency.slot`.
 
 A released slot goes to the first waiter in the same step. Nobody can take it in between, and
 only that waiter wakes up.

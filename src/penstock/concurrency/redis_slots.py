@@ -19,15 +19,15 @@ from penstock.concurrency.events import SlotDegraded
 from penstock.concurrency.fair_queue import SlotWaiter
 from penstock.concurrency.lease_queue import MILLISECOND, LeaseQueue
 from penstock.concurrency.lease_server import LeaseServer, NotAsked
-from penstock.concurrency.leases import Lease, LeaseClock, LeaseFlow, ScriptCalls, running_loop
-from penstock.concurrency.queue_policy import QueuePolicy
+from penstock.concurrency.leases import Lease, LeaseClock, LeaseFlow, ScriptCalls
+from penstock.concurrency.queue_policy import Fixed, QueuePolicy
 from penstock.concurrency.renewal import Renewal
-from penstock.concurrency.size import Fixed
 from penstock.durations import Duration, parse_duration
 from penstock.errors import StoreUnavailable
 from penstock.events import Hooks
-from penstock.limit import check_policy, check_share
+from penstock.limit_options import check_policy, check_share
 from penstock.stores.redis import RedisStore
+from penstock.stores.redis.thread_loop import running_loop
 
 # A waiting process that is this much later than it announced counts as gone.
 LATE = 300 * MILLISECOND
@@ -36,40 +36,40 @@ LONGEST_ANSWER = 1.0  # seconds
 
 
 class RedisSlots(LeaseQueue):
-    """Requests, gives back and renews leases."""
+    """Requests, gives back and renews leases. All processes with the same ``store`` share them."""
 
     def __init__(
         self,
         policy: QueuePolicy,
         clock: Clock,
         store: RedisStore,
-        length: int,
+        lease: Duration,
         on_failure: str,
-        share: float,
+        share: float | None,
         hooks: Hooks,
     ) -> None:
-        super().__init__(policy, clock, on_failure, share)
+        if not isinstance(store, RedisStore):
+            raise TypeError(f"store must be a RedisStore, which processes can share, not {store!r}")
+        if not isinstance(policy.size, Fixed):
+            raise TypeError(
+                "the limit of shared slots must be a number such as 4: a size that adapts is"
+                " computed by each process for itself"
+            )
+        length = parse_duration(lease, "lease")
+        if length < SHORTEST_LEASE:
+            raise ValueError(
+                f"lease is at least 0.5 s, as it must be renewed in time, not {lease!r}"
+            )
+        share = store.fallback.share if share is None else check_share(share)
         self._length = length
         self._hooks = hooks
         self._lease_clock = LeaseClock()
         timeout = min(LONGEST_ANSWER, length / 4 / 1e9)
-        self._server = LeaseServer(store, timeout, self._lease_clock, hooks)
+        server = LeaseServer(store, timeout, self._lease_clock, hooks)
         self._calls = ScriptCalls(store.prefix, policy.classes, length)
-        self._renewal = Renewal(self._server, self._calls, length, self._lease_clock, hooks)
+        renewal = Renewal(server, self._calls, length, self._lease_clock, hooks)
+        super().__init__(policy, clock, check_policy(on_failure), share, server, renewal)
         self._tasks: set[asyncio.Task[Any]] = set()
-
-    @property
-    def is_down(self) -> bool:
-        return self._server.is_down
-
-    def new_lease(self, key: str) -> Lease:
-        return Lease(key, self._calls.new_id(), self._lease_clock)
-
-    def keep(self, lease: Lease) -> None:
-        self._renewal.keep(lease)
-
-    def forget(self, lease: Lease) -> None:
-        self._renewal.forget(lease)
 
     # Requesting ------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class RedisSlots(LeaseQueue):
 
     def _requesting(self, waiter: SlotWaiter) -> LeaseFlow:
         """Ask for a slot and hand it to the first waiter; returns how long not to ask again."""
-        lease = self.new_lease(waiter.key)
+        lease = self._renewal.new_lease(waiter.key)
         lease.home = waiter.home
         pause, number = self.plan(waiter)
         stays = waiter.may_wait and self.policy.waiting > 0
@@ -125,10 +125,10 @@ class RedisSlots(LeaseQueue):
         elif lease.home is running_loop():
             self._start(self._giving_back(lease))
         else:
-            self.forget(lease)  # its event loop is gone; the lease will expire
+            self._renewal.forget(lease)  # its event loop is gone; the lease will expire
 
     def _giving_back(self, lease: Lease) -> LeaseFlow:
-        self.forget(lease)
+        self._renewal.forget(lease)
         try:
             if lease.counted:
                 yield self._calls.release(lease.key, [lease.id])
@@ -173,27 +173,3 @@ class RedisSlots(LeaseQueue):
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}, store=<RedisStore {self._server.name}>"
-
-
-def redis_slots(
-    policy: QueuePolicy,
-    clock: Clock,
-    store: object,
-    lease: Duration,
-    on_failure: str,
-    share: float | None,
-    hooks: Hooks,
-) -> RedisSlots:
-    """The slots that all processes with the same ``store`` share, with checked options."""
-    if not isinstance(store, RedisStore):
-        raise TypeError(f"store must be a RedisStore, which processes can share, not {store!r}")
-    if not isinstance(policy.size, Fixed):
-        raise TypeError(
-            "the limit of shared slots must be a number such as 4: a size that adapts is computed"
-            " by each process for itself"
-        )
-    length = parse_duration(lease, "lease")
-    if length < SHORTEST_LEASE:
-        raise ValueError(f"lease is at least 0.5 s, as it must be renewed in time, not {lease!r}")
-    part = store.fallback.share if share is None else check_share(share)
-    return RedisSlots(policy, clock, store, length, check_policy(on_failure), part, hooks)

@@ -15,14 +15,16 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.clock import Clock
 from penstock.concurrency.events import SlotLost
 from penstock.concurrency.lease_server import LeaseServer
-from penstock.concurrency.leases import Lease, LeaseFlow, ScriptCalls, running_loop
+from penstock.concurrency.leases import Lease, LeaseFlow, ScriptCalls
 from penstock.errors import StoreError
 from penstock.events import Hooks
+from penstock.stores.redis.thread_loop import running_loop
 
 logger = logging.getLogger("penstock.concurrency")
 
@@ -30,15 +32,14 @@ _RENEWALS = 3  # within a lease's time
 _RETRIES = 10
 
 
+@dataclass(slots=True, eq=False)
 class Home:
     """The leases of one event loop, or of all threads."""
 
-    __slots__ = ("held", "owed", "timer")
-
-    def __init__(self) -> None:
-        self.held: dict[str, Lease] = {}
-        self.owed: dict[str, Lease] = {}  # given back, but the store has not been told yet
-        self.timer: asyncio.TimerHandle | None = None
+    held: dict[str, Lease] = field(default_factory=dict)
+    # Given back, but the store has not been told yet.
+    owed: dict[str, Lease] = field(default_factory=dict)
+    timer: asyncio.TimerHandle | None = None
 
 
 class Renewal:
@@ -50,6 +51,8 @@ class Renewal:
         self._server = server
         self._calls = calls
         self._length = length
+        self._pause = length / _RENEWALS / 1e9
+        self._retry_pause = length / _RETRIES / 1e9
         self._clock = clock
         self._hooks = hooks
         self.start_over()
@@ -63,6 +66,10 @@ class Renewal:
         self._tasks: set[asyncio.Task[float]] = set()
 
     # Called when leases change ----------------------------------------------------
+
+    def new_lease(self, key: str) -> Lease:
+        """A lease that the store does not count yet."""
+        return Lease(key, self._calls.new_id(), self._clock)
 
     def keep(self, lease: Lease) -> None:
         """Renew the lease from now on."""
@@ -164,10 +171,6 @@ class Renewal:
         if not task.cancelled():
             self._set_timer(loop, task.result())
 
-    @property
-    def _pause(self) -> float:
-        return self._length / _RENEWALS / 1e9
-
     # What ------------------------------------------------------------------------------------
 
     def _renew(self, home: Home) -> LeaseFlow:
@@ -183,7 +186,7 @@ class Renewal:
             except StoreError:
                 now = self._clock.now()
                 self._paid(home, [lease for lease in leases if lease.owed_until < now])
-                pause = self._length / _RETRIES / 1e9
+                pause = self._retry_pause
         for counted in (True, False):
             for key, leases in _by_key(lease for lease in held if lease.counted is counted):
                 sent = self._clock.now()
@@ -191,7 +194,7 @@ class Renewal:
                 try:
                     answers = yield self._calls.renew(key, [e.id for e in leases], verb)
                 except StoreError:
-                    pause = self._length / _RETRIES / 1e9
+                    pause = self._retry_pause
                 else:
                     self._renewed(home, leases, answers, sent)
         self._look(home, held)
@@ -225,7 +228,7 @@ class Renewal:
 
 
 def _by_key(leases: Iterable[Lease]) -> Iterable[tuple[str, list[Lease]]]:
-    found: dict[str, list[Lease]] = {}
+    grouped: defaultdict[str, list[Lease]] = defaultdict(list)
     for lease in leases:
-        found.setdefault(lease.key, []).append(lease)
-    return found.items()
+        grouped[lease.key].append(lease)
+    return grouped.items()

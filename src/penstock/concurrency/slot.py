@@ -1,16 +1,21 @@
-"""Slots as blocks: ``with`` for threads, ``async with`` for tasks."""
+"""Slots as blocks: ``with`` for threads, ``async with`` for tasks.
+
+Waiting is a flow, written once for both, which yields a `Pause` or an `Ask` of the shared store:
+see `penstock.flow_steps`. It holds nothing. When it is interrupted, at whatever point, the slots
+know what its waiter has at that moment: a place in the queue, or a slot that it was handed just
+before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from types import TracebackType
+from collections.abc import Awaitable, Generator, Hashable
+from dataclasses import dataclass
 
-from penstock.concurrency.fair_queue import SlotWaiter
-from penstock.concurrency.flow import wait
+from penstock.concurrency.fair_queue import SlotWaiter, Stage
 from penstock.concurrency.leases import Lease
 from penstock.concurrency.local_slots import LocalSlots
 from penstock.errors import PenstockError
-from penstock.steps import drive, drive_async
+from penstock.flow_steps import Pause, drive, drive_async
 from penstock.waiters import TaskWaiter, ThreadWaiter
 
 
@@ -56,24 +61,36 @@ class Hold:
         self._waiter.dropped = True
 
     def __repr__(self) -> str:
-        lost = " lost" if self.lost else ""
-        return f"<Hold of {self.key!r}{lost}>"
+        return f"<Hold of {self.key!r}{' lost' if self.lost else ''}>"
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the shared store for a slot and hand it out; returns how long not to ask again."""
+
+    slots: LocalSlots
+    waiter: SlotWaiter
+
+    def run(self) -> int | None:
+        return self.slots.ask(self.waiter)
+
+    def run_async(self) -> Awaitable[int | None]:
+        return self.slots.ask_async(self.waiter)
+
+
+Flow = Generator[Ask | Pause, int | None, None]
+
+
+@dataclass(slots=True, eq=False)
 class _Block:
     """The common part of both kinds."""
 
-    __slots__ = ("_by", "_key", "_priority", "_slots", "_timeout", "_waiter")
-
-    def __init__(
-        self, slots: LocalSlots, key: str, priority: int, by: Hashable, timeout: int | None
-    ) -> None:
-        self._slots = slots
-        self._key = key
-        self._priority = priority
-        self._by = by
-        self._timeout = timeout
-        self._waiter: SlotWaiter | None = None
+    _slots: LocalSlots
+    _key: str
+    _priority: int
+    _by: Hashable
+    _timeout: int | None
+    _waiter: SlotWaiter | None = None
 
     def _new_waiter(self) -> SlotWaiter:
         if self._waiter is not None:
@@ -82,8 +99,30 @@ class _Block:
             )
         return SlotWaiter(self._key, self._priority, self._by, may_wait=self._timeout != 0)
 
+    def _wait(self, waiter: SlotWaiter) -> Flow:
+        """Wait until the waiter has its slot; it was not admitted at once."""
+        slots, timeout, wakeup = self._slots, self._timeout, waiter.wakeup
+        assert wakeup is not None
+        pause: int | None
+        while True:
+            pause = None
+            if waiter.asks and waiter.stage in (Stage.NEW, Stage.WAITING):
+                pause = yield Ask(slots, waiter)
+            if waiter.stage is Stage.RUNNING:
+                return
+            if waiter.stage is not Stage.WAITING:
+                raise slots.refusal(waiter)
+            if timeout is not None:
+                waited = slots.clock.now() - waiter.arrived
+                if waited >= timeout:
+                    slots.give_up(waiter, waited)
+                    continue
+                pause = timeout - waited if pause is None else min(pause, timeout - waited)
+            yield Pause(slots.clock, pause, wakeup)
+
     def _abandon(self, waiter: SlotWaiter) -> None:
         """Remove the waiter from wherever it is: entering was interrupted or refused."""
+        self._waiter = None
         lease = self._slots.leave(waiter)
         if lease is not None:
             self._slots.give_back_later(lease)
@@ -113,20 +152,14 @@ class Slot(_Block):
         waiter = self._new_waiter()
         try:
             if not self._slots.enter(waiter, ThreadWaiter):
-                drive(wait(self._slots, waiter, self._timeout))
+                drive(self._wait(waiter))
             self._waiter = waiter
         except BaseException:
-            self._waiter = None
             self._abandon(waiter)
             raise
         return Hold(waiter)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         lease = self._let_go(error)
         if lease is not None:
             self._slots.give_back(lease)
@@ -141,20 +174,14 @@ class AsyncSlot(_Block):
         waiter = self._new_waiter()
         try:
             if not self._slots.enter(waiter, TaskWaiter):
-                await drive_async(wait(self._slots, waiter, self._timeout))
+                await drive_async(self._wait(waiter))
             self._waiter = waiter
         except BaseException:
-            self._waiter = None
             self._abandon(waiter)
             raise
         return Hold(waiter)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         lease = self._let_go(error)
         if lease is not None:
             await self._slots.give_back_async(lease)

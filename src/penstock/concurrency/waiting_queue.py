@@ -56,9 +56,7 @@ class WaitingQueue:
 
     def admit_first(self, inside: int, limit: int, now: int) -> SlotWaiter | None:
         """The waiter whose turn it is, if any."""
-        waiter = (
-            self.waiting.first(self._policy.lowest(inside, limit)) if len(self.waiting) else None
-        )
+        waiter = self.waiting.first(self._policy.lowest(inside, limit))
         if waiter is not None:
             self.admit(waiter, now)
         return waiter

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.durations import SECOND
-from penstock.limit import Limit
+from penstock.limits import Limit
 
 _BUCKETS = ("token_bucket", "leaky_bucket")
 _FIXED = "fixed_window"

@@ -14,7 +14,7 @@ from typing import cast
 from hpack import Decoder, Encoder, HPACKError, NeverIndexedHeaderTuple
 
 from penstock.loadgen.requests import overall_code
-from penstock.loadgen.scheduler import Connect, Connection, Scheduler
+from penstock.loadgen.scheduler import Connection, Scheduler
 
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -64,21 +64,18 @@ class GrpcTarget:
             data = b"\0" + _ID.pack(len(message)) + message
             self.parts.append((block + frame(DATA, END_STREAM, 0, data)[:5], data))
 
-    def connect(self) -> Connect:
-        async def connect(scheduler: Scheduler) -> Connection:
-            loop = asyncio.get_running_loop()
+    async def connect(self, scheduler: Scheduler) -> Connection:
+        loop = asyncio.get_running_loop()
 
-            def factory() -> GrpcConnection:
-                return GrpcConnection(scheduler, self)
+        def factory() -> GrpcConnection:
+            return GrpcConnection(scheduler, self)
 
-            if self.path is not None:
-                _, made = await loop.create_unix_connection(factory, self.path)
-            else:
-                _, made = await loop.create_connection(factory, self.host, self.port)
-            await made.opened()
-            return made
-
-        return connect
+        if self.path is not None:
+            _, connection = await loop.create_unix_connection(factory, self.path)
+        else:
+            _, connection = await loop.create_connection(factory, self.host, self.port)
+        await connection.settled
+        return connection
 
 
 class GrpcConnection(asyncio.Protocol):
@@ -88,7 +85,8 @@ class GrpcConnection(asyncio.Protocol):
         self._scheduler = scheduler
         self._target = target
         self._transport: asyncio.Transport | None = None
-        self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Done when the server's settings were received.
+        self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._most = scheduler.load.streams
         self._under_way: dict[int, tuple[int, float]] = {}
         self._messages: dict[int, bytes] = {}  # by stream, until it ends
@@ -103,10 +101,6 @@ class GrpcConnection(asyncio.Protocol):
         self._ending = False  # no new streams
 
     # From the scheduler ------------------------------------------------------------------------
-
-    async def opened(self) -> None:
-        """Wait for the server's settings."""
-        await self._settled
 
     @property
     def room(self) -> int:
@@ -153,8 +147,8 @@ class GrpcConnection(asyncio.Protocol):
         self._end("connection lost" if exc is None else str(exc) or "connection lost")
 
     def _end(self, why: str) -> None:
-        if not self._settled.done():
-            self._settled.set_exception(ConnectionError(f"not an HTTP/2 server: {why}"))
+        if not self.settled.done():
+            self.settled.set_exception(ConnectionError(f"not an HTTP/2 server: {why}"))
         under_way = len(self._under_way)
         self._under_way.clear()
         self._scheduler.lost(self, under_way, why)
@@ -186,7 +180,7 @@ class GrpcConnection(asyncio.Protocol):
             self._to_give = 0
         if self._ending and not self._under_way:
             self._end("GOAWAY")
-        elif self._settled.done():
+        elif self.settled.done():
             self._scheduler.ready(self)
 
     def _frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
@@ -219,8 +213,8 @@ class GrpcConnection(asyncio.Protocol):
                 self._most = max(1, min(self._most, value))
         if self._transport is not None:
             self._transport.write(frame(SETTINGS, ACK, 0, b""))
-        if not self._settled.done():
-            self._settled.set_result(None)
+        if not self.settled.done():
+            self.settled.set_result(None)
 
     def _headers(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if kind == HEADERS:
@@ -242,27 +236,27 @@ class GrpcConnection(asyncio.Protocol):
             self._answered(stream, status)
 
     def _status(self, block: bytes) -> str | None:
-        """gRPC's status in words; None for 0."""
+        """The error that the gRPC status says; None for OK."""
         known, decoder = self._known, self._decoder
         if block in known:
             return known[block]
         headers = dict(cast(list[tuple[str, str]], decoder.decode(block)))
         status = headers.get("grpc-status")
-        found: str | None = "no status"
+        error: str | None = "no status"
         if status == "0":
-            found = None
+            error = None
         elif status is not None:
-            found = f"gRPC {status}: {headers.get('grpc-message', '')}".rstrip(": ")
+            error = f"gRPC {status}: {headers.get('grpc-message', '')}".rstrip(": ")
         elif headers.get(":status", "200") != "200":
-            found = f"HTTP {headers[':status']}"
+            error = f"HTTP {headers[':status']}"
         entries = decoder.header_table.dynamic_entries
         table = (len(entries), entries[0] if entries else None)
         if table[0] != self._known_table[0] or table[1] is not self._known_table[1]:
             known.clear()  # the table has changed, and with it what the same bytes mean
             self._known_table = table
         elif len(known) < 1000:
-            known[block] = found
-        return found
+            known[block] = error
+        return error
 
     def _answered(self, stream: int, error: str | None) -> None:
         request = self._under_way.pop(stream, None)

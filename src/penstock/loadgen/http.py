@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from penstock.loadgen.scheduler import Connect, Connection, Scheduler
+from penstock.loadgen.scheduler import Connection, Scheduler
 
 
 class HttpTarget:
@@ -38,23 +38,20 @@ class HttpTarget:
     ) -> bytes:
         host = f"[{self.host}]" if ":" in self.host else self.host
         lines = [f"{method} {target} HTTP/1.1", f"Host: {host}:{self.port}"]
-        given = {name.lower() for name, _ in headers}
+        names = {name.lower() for name, _ in headers}
         if body or method not in ("GET", "HEAD"):
             lines.append(f"Content-Length: {len(body)}")
-            if "content-type" not in given:
+            if "content-type" not in names:
                 lines.append("Content-Type: application/json")
         lines += [f"{name}: {value}" for name, value in headers]
         return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
-    def connect(self) -> Connect:
-        async def connect(scheduler: Scheduler) -> Connection:
-            loop = asyncio.get_running_loop()
-            _, made = await loop.create_connection(
-                lambda: HttpConnection(scheduler, self), self.host, self.port, ssl=self.tls
-            )
-            return made
-
-        return connect
+    async def connect(self, scheduler: Scheduler) -> Connection:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            lambda: HttpConnection(scheduler, self), self.host, self.port, ssl=self.tls
+        )
+        return connection
 
 
 class HttpConnection(asyncio.Protocol):
@@ -79,8 +76,7 @@ class HttpConnection(asyncio.Protocol):
     def send(self, requests: list[tuple[int, float]]) -> None:
         self._under_way.extend(requests)
         if self._transport is not None:
-            made = self._requests
-            self._transport.write(b"".join([made[key] for key, _ in requests]))
+            self._transport.write(b"".join([self._requests[key] for key, _ in requests]))
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -99,10 +95,8 @@ class HttpConnection(asyncio.Protocol):
         key, due = self._under_way.popleft()
         status = self._parser.get_status_code()
         scheduler = self._scheduler
-        if 200 <= status < 300:
-            scheduler.counts.answered(key, scheduler.now() - due, True)
-        elif status == 429:
-            scheduler.counts.answered(key, scheduler.now() - due, False)
+        if 200 <= status < 300 or status == 429:
+            scheduler.counts.answered(key, scheduler.now() - due, status != 429)
         else:
             scheduler.counts.failed(f"HTTP {status}")
         if not self._parser.should_keep_alive():

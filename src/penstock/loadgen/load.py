@@ -58,11 +58,11 @@ class Load:
 
 def skew_of(text: str) -> float:
     """``uniform``, ``zipf`` or ``zipf:1.2``."""
-    word, colon, exponent = text.partition(":")
+    name, colon, exponent = text.partition(":")
     try:
-        if word == "uniform" and not colon:
+        if name == "uniform" and not colon:
             return 0.0
-        if word == "zipf":
+        if name == "zipf":
             return float(exponent) if colon else DEFAULT_SKEW
     except ValueError:
         pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.limit import Limit
+from penstock.limits import Limit
 from penstock.loadgen.envelope import Accuracy, accuracy
 from penstock.loadgen.scheduler import Run
 
@@ -51,12 +51,12 @@ def lines(run: Run, limit: Limit | None = None) -> Iterator[str]:
         yield f"note: this generator used {used:.0%} of a core: the service may be faster than this"
 
 
-def _accuracy(found: Accuracy) -> Iterator[str]:
-    yield f"accuracy   against {found.limit}, by key"
-    yield f"  at most  {found.most:>12,}  in this time"
-    yield f"  most had {found.worst:>12,}  key-{found.worst_key}"
-    yield f"  over     {found.over:>12,}  {'key' if found.over == 1 else 'keys'}"
-    yield f"  used     {found.used:>12.1%}  of what the limit would have let through"
+def _accuracy(result: Accuracy) -> Iterator[str]:
+    yield f"accuracy   against {result.limit}, by key"
+    yield f"  at most  {result.most:>12,}  in this time"
+    yield f"  most had {result.worst:>12,}  key-{result.worst_key}"
+    yield f"  over     {result.over:>12,}  {'key' if result.over == 1 else 'keys'}"
+    yield f"  used     {result.used:>12.1%}  of what the limit would have let through"
 
 
 def _rate(count: int, seconds: float) -> str:

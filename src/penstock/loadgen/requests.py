@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from penstock.wires.grpc.protobuf_fields import delimited
+
 ENTRIES = ("user", "remote_address", "path")
 
 
@@ -16,30 +18,17 @@ def descriptors(key: int, names: Sequence[str]) -> list[tuple[str, str]]:
 
 def as_json(domain: str, pairs: Sequence[tuple[str, str]]) -> bytes:
     """For POST /v1/check."""
-    asked = {"domain": domain, "descriptors": [{name: value} for name, value in pairs]}
-    return json.dumps(asked, separators=(",", ":")).encode()
+    check = {"domain": domain, "descriptors": [{name: value} for name, value in pairs]}
+    return json.dumps(check, separators=(",", ":")).encode()
 
 
 def as_message(domain: str, pairs: Sequence[tuple[str, str]]) -> bytes:
     """An envoy.service.ratelimit.v3.RateLimitRequest."""
-    message = _field(1, domain.encode())
+    message = delimited(1, domain.encode())
     for name, value in pairs:
-        entry = _field(1, name.encode()) + _field(2, value.encode())
-        message += _field(2, _field(1, entry))
+        entry = delimited(1, name.encode()) + delimited(2, value.encode())
+        message += delimited(2, delimited(1, entry))
     return message
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def overall_code(message: bytes) -> int:

@@ -78,8 +78,8 @@ class Scheduler:
             for each in self._connections:
                 each.close()
             text = str(error) or f"no connection in {PATIENCE:g} s"
-            told = os.strerror(error.errno) if error.errno else text
-            return Run(load, self.counts, 0.0, 0, 0, 0.0, told)
+            trouble = os.strerror(error.errno) if error.errno else text
+            return Run(load, self.counts, 0.0, 0, 0, 0.0, trouble)
         cpu, start = time.process_time(), self.now()
         if load.rate is None:
             for connection in [*self._connections]:

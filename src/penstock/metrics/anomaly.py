@@ -177,7 +177,8 @@ class AnomalyWatch:
         if self._looked_at is None or now < self._looked_at:
             # The first call, or the clock was set back: start here.
             self._looked_at = now
-            self._begin(totals)
+            for rule, total in totals.items():
+                self._series.setdefault(rule, Series(total)).total = total
             return
         elapsed = (now - self._looked_at) / SECOND
         if elapsed < WINDOW * 0.95:
@@ -194,10 +195,6 @@ class AnomalyWatch:
             # Below zero: a process and its counters are gone. A late call sees a longer window.
             if new >= 0 and series.look(new * WINDOW / elapsed, self._least):
                 self._emit(rule, series, new * WINDOW / elapsed)
-
-    def _begin(self, totals: Mapping[str, int]) -> None:
-        for rule, total in totals.items():
-            self._series.setdefault(rule, Series(total)).total = total
 
     def _emit(self, rule: str, series: Series, count: float) -> None:
         if series.raised:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from penstock import _mode
 from penstock._version import __version__
@@ -17,6 +18,10 @@ from penstock.metrics.rule_labels import limit_rows, rule_ids
 from penstock.metrics.snapshot import Labels, Snapshot
 from penstock.rules.deciding.verdict import UNMATCHED
 from penstock.rules.model import RuleSet
+from penstock.stores.base import Store
+
+if TYPE_CHECKING:
+    from penstock.stores.leased import LeasedStore
 
 # Exposed even while they are zero, so that a graph starts when counting does.
 _ALWAYS = (ALLOWED, NEAR_LIMIT, REFUSED)
@@ -80,6 +85,24 @@ def collect_store(out: Snapshot, store: object) -> None:
             out.set(f"penstock_store_{family}", (short(name),), count)
 
 
+def collect_leases(out: Snapshot, store: Store) -> None:
+    """The metrics of a `LeasedStore`, whose module needs redis-py; other stores have none."""
+    if not store.can_lease:
+        return
+    leased = cast("LeasedStore", store)
+    where, stats = (short(leased.name),), leased.stats()
+    out.set("penstock_leases", where, stats.leases)
+    out.set("penstock_lease_units", where, stats.held)
+    out.set("penstock_lease_decisions_total", (*where, "here"), stats.decided_here)
+    out.set("penstock_lease_decisions_total", (*where, "directly"), stats.decided_directly)
+    out.set("penstock_lease_calls_total", where, stats.calls)
+    out.set("penstock_lease_failures_total", where, stats.failures)
+    out.set("penstock_lease_granted_units_total", where, stats.granted)
+    out.set("penstock_lease_stretch", where, stats.stretched)
+    out.set("penstock_lease_returned_units_total", where, stats.returned)
+    out.set("penstock_lease_lapsed_units_total", where, stats.lapsed)
+
+
 def collect_process(out: Snapshot, worker: str) -> None:
     """The metrics of this process; memory and descriptors only where /proc exists."""
     core = "compiled" if _mode.COMPILED else "pure"
@@ -92,7 +115,7 @@ def collect_process(out: Snapshot, worker: str) -> None:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         uptime = float(Path("/proc/uptime").read_text().split()[0])
         started = time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
-        fds = len(os.listdir("/proc/self/fd")) - 1  # without the one that lists
+        fds = len(os.listdir("/proc/self/fd")) - 1  # without the descriptor of listdir itself
     except (OSError, ValueError, IndexError):
         return
     out.set("penstock_process_start_time_seconds", (worker,), round(started, 2))

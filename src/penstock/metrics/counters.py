@@ -22,17 +22,8 @@ class RuleCounters:
     """The decisions of one rule, by outcome, and how many were made without the store."""
 
     __slots__ = (
-        "allowed",
-        "degraded",
-        "domain",
-        "key_labels",
-        "near_limit",
-        "overrun",
-        "refused",
-        "rule",
-        "shadowed",
-        "uncounted",
-        "values",
+        "allowed", "degraded", "domain", "key_labels", "near_limit", "overrun", "refused", "rule",
+        "shadowed", "uncounted", "values",
     )  # fmt: skip
 
     def __init__(self, domain: str, rule: str, values: str = "") -> None:
@@ -106,9 +97,9 @@ class Table(Generic[K, C]):
             return counters
 
     def keep(self, wanted: Callable[[K], bool]) -> None:
-        """Forget all other keys, in one step."""
+        """Drop all other keys, in one step."""
         with self._lock:
-            self.by_key = {key: kept for key, kept in self.by_key.items() if wanted(key)}
+            self.by_key = {key: each for key, each in self.by_key.items() if wanted(key)}
 
     def all(self) -> list[C]:
         """The counters of all keys, with ``other`` if it was used."""

@@ -11,9 +11,14 @@ from collections.abc import Callable
 from penstock.breaker import CircuitBreaker, CircuitChanged
 from penstock.clock import SECOND, Clock
 from penstock.events import Damaged, Degraded, Event, RulesLoaded, RulesRejected, StoreDown, StoreUp
+from penstock.metrics.families import OTHER
 from penstock.metrics.labels import short
-from penstock.metrics.snapshot import Snapshot
+from penstock.metrics.slots import SlotCounters
+from penstock.metrics.snapshot import Labels, Snapshot
 
+_UP, _DOWNS = "penstock_store_up", "penstock_store_downs_total"
+_DEGRADED, _DAMAGED = "penstock_store_degraded_total", "penstock_store_damaged_total"
+_CIRCUIT = "penstock_circuit_state"
 _STATES = {"closed": 0, "half-open": 1, "open": 2}
 # How many stores and breakers are distinguished; there are few, unless they are named by key.
 _MOST = 100
@@ -26,11 +31,8 @@ class EventCounters:
         self._clock = clock
         self._loaded = loaded
         self._lock = threading.Lock()
-        self._stores: dict[str, int] = {}
-        self._downs: dict[str, int] = {}
-        self._degraded: dict[tuple[str, str, str], int] = {}
-        self._damaged: dict[str, int] = {}
-        self._circuits: dict[str, int] = {}
+        self._values: dict[str, dict[Labels, int]] = {}  # by family
+        self._slots = SlotCounters()
         self._rules_loaded = 0
         self._rules_rejected = 0
         self._rules_ok = 1
@@ -38,12 +40,13 @@ class EventCounters:
 
     def register(self, source: object, name: str) -> None:
         """Register a source of events, which is healthy so far."""
+        labels = (short(name),)
         with self._lock:
             if isinstance(source, CircuitBreaker):
-                self._circuits[short(name)] = _STATES[source.state]
+                self._of(_CIRCUIT)[labels] = _STATES[source.state]
             else:
-                self._stores.setdefault(short(name), 1)
-                self._downs.setdefault(short(name), 0)
+                self._of(_UP).setdefault(labels, 1)
+                self._of(_DOWNS).setdefault(labels, 0)
 
     def rules_loaded(self) -> None:
         with self._lock:
@@ -61,42 +64,40 @@ class EventCounters:
                 self._rules_rejected += 1
                 self._rules_ok = 0
             elif isinstance(event, CircuitChanged):
-                self._circuits[_bounded(self._circuits, event.store)] = _STATES[event.state]
+                self._of(_CIRCUIT)[self._labels(_CIRCUIT, event)] = _STATES[event.state]
             elif isinstance(event, StoreDown):
-                name = _bounded(self._stores, event.store)
-                self._stores[name] = 0
-                self._downs[name] = self._downs.get(name, 0) + 1
+                labels = self._labels(_UP, event)
+                self._of(_UP)[labels] = 0
+                self._add(_DOWNS, labels)
             elif isinstance(event, StoreUp):
-                self._stores[_bounded(self._stores, event.store)] = 1
+                self._of(_UP)[self._labels(_UP, event)] = 1
             elif isinstance(event, Degraded):
-                key = (short(event.store), event.verb, event.policy)
-                if key not in self._degraded and len(self._degraded) >= _MOST:
-                    key = ("other", event.verb, event.policy)
-                self._degraded[key] = self._degraded.get(key, 0) + 1
+                self._add(_DEGRADED, self._labels(_DEGRADED, event, event.verb, event.policy))
             elif isinstance(event, Damaged):
-                name = _bounded(self._damaged, event.store)
-                self._damaged[name] = self._damaged.get(name, 0) + 1
+                self._add(_DAMAGED, self._labels(_DAMAGED, event))
+            else:
+                self._slots.count(event, self._clock.now())
+
+    def _of(self, family: str) -> dict[Labels, int]:
+        return self._values.setdefault(family, {})
+
+    def _add(self, family: str, labels: Labels) -> None:
+        values = self._of(family)
+        values[labels] = values.get(labels, 0) + 1
+
+    def _labels(self, family: str, event: Event, *more: str) -> Labels:
+        values, labels = self._of(family), (short(event.store), *more)
+        return labels if labels in values or len(values) < _MOST else (OTHER, *more)
 
     def collect(self, out: Snapshot) -> None:
         with self._lock:
-            for name, state in self._stores.items():
-                out.set("penstock_store_up", (name,), state)
-            for name, downs in self._downs.items():
-                out.set("penstock_store_downs_total", (name,), downs)
-            for key, count in self._degraded.items():
-                out.set("penstock_store_degraded_total", key, count)
-            for name, count in self._damaged.items():
-                out.set("penstock_store_damaged_total", (name,), count)
-            for name, state in self._circuits.items():
-                out.set("penstock_circuit_state", (name,), state)
+            for family, values in self._values.items():
+                for labels, value in values.items():
+                    out.set(family, labels, value)
+            self._slots.collect(out, self._clock.now())
             out.set("penstock_rules_loaded_total", (), self._rules_loaded)
             out.set("penstock_rules_rejected_total", (), self._rules_rejected)
             if self._rules_loaded:
                 out.set("penstock_rules_ok", (), self._rules_ok)
                 at = self._loaded_at / SECOND
                 out.set("penstock_rules_loaded_timestamp_seconds", (), at)
-
-
-def _bounded(names: dict[str, int], name: str) -> str:
-    name = short(name)
-    return name if name in names or len(names) < _MOST else "other"

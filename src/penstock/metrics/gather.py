@@ -1,8 +1,8 @@
 """Gathered: the sum of the metrics of several processes, including those that ended.
 
 The process that serves ``/metrics`` puts in the last snapshot of each worker. A worker that ends
-is retired: its counters stay, because a sum that goes down looks to Prometheus like a restart
-from zero and shows as a burst that never was. Its gauges are removed.
+is retired: its gauges are removed, but its counters stay. Prometheus takes a sum that decreases
+for a restart from zero, and would show a burst that never happened.
 
 Each worker bounds its families, but workers have seen different names, so the sum is bounded
 again: a label set keeps its place for as long as some worker reports it.
@@ -23,7 +23,7 @@ class Gathered:
     def __init__(self, most_labels: int = MOST_LABELS) -> None:
         self._most_labels = most_labels
         self._live: dict[str, Snapshot] = {}
-        self._gone: Snapshot | None = None
+        self._gone: list[Snapshot] = []  # at most one: the sum of all that ended
         self._places: dict[str, dict[Labels, None]] = {}
 
     def put(self, worker: str, snapshot: bytes | Snapshot) -> None:
@@ -40,13 +40,12 @@ class Gathered:
         """A worker ended; a new worker with its name counts from zero."""
         last = self._live.pop(worker, None)
         if last is not None:
-            gone = [] if self._gone is None else [self._gone]
-            self._gone = merge([*gone, _counted(last)])
-            self._fold(self._gone)
+            self._gone = [merge([*self._gone, _counted(last)])]
+            self._fold(self._gone[0])
 
     def snapshot(self) -> Snapshot:
         """The sum of all workers."""
-        out = merge([*([] if self._gone is None else [self._gone]), *self._live.values()])
+        out = merge([*self._gone, *self._live.values()])
         self._fold(out)
         return out
 

@@ -24,8 +24,8 @@ except ModuleNotFoundError as error:
 
 from penstock._version import __version__
 from penstock.clock import MONOTONIC, SECOND, Clock
-from penstock.metrics.families import BOUNDS, COUNTER, FAMILIES, HISTOGRAM, Family
-from penstock.metrics.snapshot import Snapshot
+from penstock.metrics.families import COUNTER, FAMILIES, HISTOGRAM, Family
+from penstock.metrics.snapshot import Snapshot, cumulative
 
 # Instruments are read one after the other: for this long they see the same snapshot.
 _FRESH = SECOND // 10
@@ -48,14 +48,10 @@ def instrument(
                 meter.create_observable_counter(
                     family.name + suffix, [observe], description=family.help
                 )
-        elif family.kind == COUNTER:
-            meter.create_observable_counter(
-                family.name, [reader.numbers(family)], description=family.help
-            )
         else:
-            meter.create_observable_gauge(
-                family.name, [reader.numbers(family)], description=family.help
-            )
+            counter = family.kind == COUNTER
+            create = meter.create_observable_counter if counter else meter.create_observable_gauge
+            create(family.name, [reader.numbers(family)], description=family.help)
 
 
 Observe = Callable[[CallbackOptions], Iterable[Observation]]
@@ -86,17 +82,13 @@ class _SnapshotReader:
         def observe(_: CallbackOptions) -> Iterator[Observation]:
             for labels, value in self._snapshot().values.get(family.name, {}).items():
                 assert isinstance(value, list)
-                *counts, total = value
-                named = dict(zip(family.labels, labels, strict=True))
+                attributes = dict(zip(family.labels, labels, strict=True))
                 if suffix == "_sum":
-                    yield Observation(total, named)
+                    yield Observation(value[-1], attributes)
                 elif suffix == "_count":
-                    yield Observation(sum(counts), named)
+                    yield Observation(sum(value[:-1]), attributes)
                 else:
-                    below: float = 0
-                    for bound, count in zip((*BOUNDS, float("inf")), counts, strict=True):
-                        below += count
-                        le = "+Inf" if bound == float("inf") else f"{bound:g}"
-                        yield Observation(below, {**named, "le": le})
+                    for bound, count in cumulative(value):
+                        yield Observation(count, {**attributes, "le": bound})
 
         return observe

@@ -28,10 +28,8 @@ except ModuleNotFoundError as error:
         f"this needs {error.name}: pip install 'penstock[server]'", name=error.name
     ) from None
 
-from penstock.metrics.families import BOUNDS, COUNTER, FAMILIES, HISTOGRAM
-from penstock.metrics.snapshot import Labels, Snapshot, Value
-
-_BOUNDS = [*[f"{bound:g}" for bound in BOUNDS], "+Inf"]
+from penstock.metrics.families import COUNTER, FAMILIES, HISTOGRAM
+from penstock.metrics.snapshot import Snapshot, cumulative
 
 
 class Collector:
@@ -53,7 +51,11 @@ def metrics(snapshot: Snapshot) -> Iterator[Metric]:
     for name, family in FAMILIES.items():
         values = snapshot.values.get(name, {})
         if family.kind == HISTOGRAM:
-            yield _histogram(name, family.help, family.labels, values)
+            histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
+            for labels, value in values.items():
+                assert isinstance(value, list)
+                histogram.add_metric(labels, cumulative(value), value[-1])
+            yield histogram
             continue
         kind = CounterMetricFamily if family.kind == COUNTER else GaugeMetricFamily
         metric = kind(name, family.help, labels=family.labels)
@@ -61,21 +63,6 @@ def metrics(snapshot: Snapshot) -> Iterator[Metric]:
             assert not isinstance(value, list)
             metric.add_metric(labels, value)
         yield metric
-
-
-def _histogram(
-    name: str, text: str, names: Labels, values: dict[Labels, Value]
-) -> HistogramMetricFamily:
-    metric = HistogramMetricFamily(name, text, labels=names)
-    for labels, value in values.items():
-        assert isinstance(value, list)
-        *counts, total = value
-        below, buckets = 0.0, []
-        for bound, count in zip(_BOUNDS, counts, strict=True):
-            below += count
-            buckets.append((bound, below))
-        metric.add_metric(labels, buckets, total)
-    return metric
 
 
 def exposition(snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:

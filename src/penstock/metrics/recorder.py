@@ -3,8 +3,8 @@
 `decided` runs for every request, so it does little: usually it increments three counters.
 Texts, sums and everything with a name are made when metrics are read.
 
-A request that took the short way is counted by its plan and its decisions (see
-`penstock.rules.deciding.plan`). To make its statuses would cost more than all the rest.
+A request that was decided by a plan (see `penstock.rules.deciding.plan`) is counted by the plan
+and its decisions: to create its statuses would take longer than everything else.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from penstock.metrics import labels
 from penstock.metrics.collect import (
     collect_details,
     collect_domains,
+    collect_leases,
     collect_limits,
     collect_process,
     collect_rules,
@@ -43,7 +44,7 @@ from penstock.rules.model import Rule, RuleSet
 
 @runtime_checkable
 class EventSource(Protocol):
-    """What emits events: a gate, a store, a circuit breaker."""
+    """A gate, a store or a circuit breaker."""
 
     def subscribe(self, hook: Hook) -> None: ...
     def unsubscribe(self, hook: Hook) -> None: ...
@@ -124,7 +125,7 @@ class Recorder:
             source.unsubscribe(self.on_event)
 
     def _look_at_rules(self) -> None:
-        """Forget rules that are gone, to make room for new ones."""
+        """Drop the counters of rules that were removed, to make room for new ones."""
         if self._gate is None:
             return
         rules = self._gate.rules
@@ -145,11 +146,11 @@ class Recorder:
             if rule not in self._rules.by_key and len(self._rules.by_key) < self._most_labels:
                 self._new_rule(domain, rule)
 
-    # What is decided -----------------------------------------------------------------------
+    # Decisions -----------------------------------------------------------------------------
 
     def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
-        """A request was decided, in so many seconds."""
-        if verdict.plan is not None:
+        """Count a decided request, and how many seconds the decision took."""
+        if isinstance(verdict.plan, Plan):
             self.planned(verdict.plan, verdict.decisions, seconds, domain)
             return
         at = self._domains.by_key.get(domain) or self._new_domain(domain)
@@ -167,7 +168,7 @@ class Recorder:
         seconds: float,
         domain: str | None = None,
     ) -> None:
-        """The same for a request that took the short way, by callers that need no verdict."""
+        """The same for a request that was decided by a plan, if the caller needs no verdict."""
         if domain is None:
             domain = plan.domain
         at = self._domains.by_key.get(domain) or self._new_domain(domain)
@@ -184,7 +185,7 @@ class Recorder:
             if count == 1:
                 decision, counters = decisions[index], by_rule.get(rule.id)
                 index += 1
-                # What most requests are: far below their limit.
+                # Most requests are far below their limit.
                 if (
                     counters is not None
                     and counters.key_labels is None
@@ -194,14 +195,14 @@ class Recorder:
                 ):
                     counters.allowed += 1
                     continue
-                own: Sequence[Decision] = (decision,)
+                by_limit: Sequence[Decision] = (decision,)
             else:
-                own = decisions[index : index + count]
+                by_limit = decisions[index : index + count]
                 index += count
-            refused = refused or not all(own)
-            gravest = max(map(outcome_of, own), key=RANK.__getitem__)
-            degraded = any(each.degraded for each in own)
-            self._count(domain, rule, plan.descriptors[number], gravest, degraded)
+            refused = refused or not all(by_limit)
+            worst = max(map(outcome_of, by_limit), key=RANK.__getitem__)
+            degraded = any(each.degraded for each in by_limit)
+            self._count(domain, rule, plan.descriptors[number], worst, degraded)
         if refused:
             at.refused += 1
 
@@ -264,15 +265,17 @@ class Recorder:
         collect_domains(out, self._domains.all())
         collect_rules(out, self._rules.all())
         collect_details(out, self._details.all())
-        out.set("penstock_folded_total", ("penstock_requests_total",), self._domains.folded)
-        out.set("penstock_folded_total", ("penstock_decisions_total",), self._rules.folded)
-        out.set(
-            "penstock_folded_total", ("penstock_detailed_decisions_total",), self._details.folded
-        )
+        for family, folded in (
+            ("penstock_requests_total", self._domains.folded),
+            ("penstock_decisions_total", self._rules.folded),
+            ("penstock_detailed_decisions_total", self._details.folded),
+        ):
+            out.set("penstock_folded_total", (family,), folded)
         if self._seen is not None:
             collect_limits(out, self._seen, self._most_labels)
         self._event_counters.collect(out)
         if self._gate is not None:
             collect_store(out, self._gate.store)
+            collect_leases(out, self._gate.store)
         collect_process(out, self._worker)
         return out

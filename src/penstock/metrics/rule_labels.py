@@ -1,4 +1,4 @@
-"""What metrics need to know of the rules: their limits, and how their keys are shown."""
+"""The labels of rules: their limits, and how their keys are shown."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _paths(steps: tuple[Step, ...], before: tuple[Step, ...]) -> Iterator[tuple[
 
 
 def limit_rows(rules: RuleSet) -> Iterator[LimitRow]:
-    """Every configured limit. If two of a rule have one name, the second shows its position."""
+    """Every configured limit. If two limits of a rule have one name, the second shows its place."""
     for domain in rules.domains.values():
         for path in _paths(domain.steps, ()):
             rule = path[-1].rule

@@ -11,17 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
-from penstock.metrics.families import (
-    BOUNDS,
-    FAMILIES,
-    HISTOGRAM,
-    MOST,
-    NEWEST,
-    SUM,
-    Family,
-)
+from penstock.metrics.families import BOUNDS, FAMILIES, HISTOGRAM, MOST, NEWEST, SUM, Family
 from penstock.metrics.top import Top, load
 from penstock.metrics.top import merge as merge_tops
 
@@ -47,7 +40,7 @@ class Snapshot:
         self.values.setdefault(name, {})[labels] = value
 
     def add(self, name: str, labels: Labels, value: Value) -> None:
-        """Add to the present value: two names may become equal when they are cut."""
+        """Add to the present value: names that are shortened may become equal."""
         values = self.values.setdefault(name, {})
         values[labels] = _added(values[labels], value) if labels in values else value
 
@@ -92,11 +85,18 @@ class Snapshot:
         return snapshot
 
 
+def cumulative(histogram: Value) -> list[tuple[str, float]]:
+    """The buckets of a histogram: each upper bound, and how many values are at most that."""
+    assert isinstance(histogram, list)
+    bounds = [*[f"{bound:g}" for bound in BOUNDS], "+Inf"]
+    return list(zip(bounds, accumulate(histogram[:-1]), strict=True))
+
+
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     """The sum of several processes; each family says how its values are merged."""
-    given = sorted(snapshots, key=lambda each: each.at)
-    out = Snapshot(given[-1].at if given else 0, merge_tops([each.refused for each in given]))
-    for each in given:
+    by_age = sorted(snapshots, key=lambda each: each.at)
+    out = Snapshot(by_age[-1].at if by_age else 0, merge_tops([each.refused for each in by_age]))
+    for each in by_age:
         for name, values in each.values.items():
             _merge_values(out, FAMILIES[name], values)
     return out
@@ -105,7 +105,7 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
 def _merge_values(out: Snapshot, family: Family, values: dict[Labels, Value]) -> None:
     merged = out.values.setdefault(family.name, {})
     if family.merge == NEWEST and "worker" not in family.labels:
-        merged.clear()  # a limit that the newest does not have is gone
+        merged.clear()  # limits that the newest snapshot lacks were removed
     for labels, value in values.items():
         before = merged.get(labels)
         if before is None or family.merge == NEWEST:

@@ -15,8 +15,8 @@ After n additions to k counters, the smallest count is at most n/k. So for every
 The smallest is found through a heap whose entries are updated only when they reach its top: a
 hit on a known key only touches the dictionary.
 
-Sketches can be summed (`merge`) with the same guarantees: a key that only one of them has may
-have been counted in the other up to that one's smallest count.
+Sketches can be summed (`merge`) with the same guarantees. If a sketch lacks a key, the key may have
+been counted there up to the smallest count of that sketch.
 """
 
 from __future__ import annotations
@@ -109,16 +109,16 @@ def load(dumped: dict[str, Any]) -> Top[tuple[str, ...]]:
 
 
 def merge(tops: Iterable[Top[K]]) -> Top[K]:
-    """The sum of several, as a new one, with the smallest of their capacities."""
-    given = list(tops)
+    """The sum, as a new `Top` with the smallest capacity of all."""
+    tops = list(tops)
     # The capacity of an empty one does not matter, unless all are empty.
-    capacities = [top.capacity for top in given if top.total] or [top.capacity for top in given]
+    capacities = [top.capacity for top in tops if top.total] or [top.capacity for top in tops]
     most = min(capacities, default=CAPACITY)
     out: Top[K] = Top(most)
-    out.total = sum(top.total for top in given)
-    floor = sum(top.least for top in given)
+    out.total = sum(top.total for top in tops)
+    floor = sum(top.least for top in tops)
     sums: dict[K, list[int]] = {}
-    for top in given:
+    for top in tops:
         least = top.least
         for each in top.most():
             counter = sums.setdefault(each.key, [floor, floor])

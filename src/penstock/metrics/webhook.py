@@ -16,8 +16,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from email.message import Message
-from typing import IO
+from typing import Any
 from urllib.parse import urlsplit
 
 from penstock._version import __version__
@@ -125,15 +124,7 @@ def body_of(event: Event) -> bytes:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirect is an error: it would turn a POST into a GET, or send it elsewhere."""
 
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: Message,
-        newurl: str,
-    ) -> None:
+    def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 

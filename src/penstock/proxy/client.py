@@ -11,24 +11,22 @@ import contextlib
 import struct
 from collections import deque
 from socket import SO_LINGER, SOL_SOCKET
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from penstock.proxy.base import ProxyBase
 from penstock.proxy.exchange import Exchange
 from penstock.proxy.limits import LINGER
 from penstock.proxy.reader import RequestReader
 from penstock.proxy.request import ProxyRequest
 from penstock.wires.http.framing import BadMessage
 from penstock.wires.http.messages import HttpRequest, as_error
-from penstock.wires.http.pace import Pace
-
-if TYPE_CHECKING:
-    from penstock.proxy.server import ProxyServer
+from penstock.wires.http.pace import ReadingPace
 
 
 class ClientConnection(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, server: ProxyServer) -> None:
+    def __init__(self, server: ProxyBase) -> None:
         self.server = server
         self._limits = server.limits
         self._loop = asyncio.get_running_loop()
@@ -43,8 +41,11 @@ class ClientConnection(asyncio.Protocol):
         self._refusal: BadMessage | None = None  # sent when those are done
         self._ending = False
         self._lingering = False
-        self._backlog = 0
-        self._unread_pace = Pace(server.limits.client.least_rate)
+        self._reading_pace = ReadingPace(server.limits.client.least_rate)
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        return self._transport
 
     # From the transport --------------------------------------------------------------------
 
@@ -67,7 +68,7 @@ class ClientConnection(asyncio.Protocol):
         current = self._current
         if current is not None and current.tunnel:
             current.client_ended()
-            return True
+            return self.scheme == "http"  # TLS has no half-closed state
         self._gone()
         return False
 
@@ -84,16 +85,17 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.blocked = True
-        self._backlog = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        self._unread_pace.start(self._loop.time(), self._limits.client.write_time)
-        self._hold_link(True)
+        if self._transport is not None:
+            now, period = self._loop.time(), self._limits.client.write_time
+            self._reading_pace.start(self._transport, now, period)
+        self._hold_upstream(True)
 
     def resume_writing(self) -> None:
         self.blocked = False
         self._rest()
-        self._hold_link(False)
+        self._hold_upstream(False)
 
-    def _hold_link(self, held: bool) -> None:
+    def _hold_upstream(self, held: bool) -> None:
         if self._current is not None and self._current.upstream is not None:
             self._current.upstream.hold(held)
 
@@ -234,10 +236,7 @@ class ClientConnection(asyncio.Protocol):
         if transport is None:
             return
         if self.blocked:
-            left = transport.get_write_buffer_size()
-            self._unread_pace.moved(max(0, self._backlog - left))
-            self._backlog = left
-            if self._unread_pace.is_late(now):
+            if self._reading_pace.is_late(transport, now):
                 self.server.cut_off += 1
                 self.abort()
             return

@@ -8,44 +8,50 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
 from penstock.integrations.deciding.outcome import Outcome
-from penstock.proxy.fields import to_client, to_server, trailers
+from penstock.proxy.base import ProxyBase
+from penstock.proxy.fields import to_server
 from penstock.proxy.limits import MOST_DISCARDED, MOST_HELD
 from penstock.proxy.request import IDEMPOTENT, ProxyRequest
+from penstock.proxy.response import ResponseWriter
 from penstock.proxy.target import Unreachable
-from penstock.proxy.upstream import UpstreamConnection
-from penstock.wires.http.framing import (
-    CHUNKED,
-    NONE,
-    UNTIL_CLOSE,
-    BadMessage,
-    Field,
-    chunk,
-    last_chunk,
-    written,
-)
-from penstock.wires.http.messages import REASONS, HttpResponse, as_error
-
-if TYPE_CHECKING:
-    from penstock.proxy.client import ClientConnection
+from penstock.proxy.upstream import ResponseHead, UpstreamConnection
+from penstock.rules.deciding.store_calls import let_finish
+from penstock.wires.http.framing import CHUNKED, NONE, BadMessage, Field, chunk, last_chunk, written
+from penstock.wires.http.messages import HttpResponse, as_error
 
 logger = logging.getLogger("penstock.proxy")
+
+
+class Client(Protocol):
+    """The connection that a request came by."""
+
+    server: ProxyBase
+    blocked: bool  # the client does not read
+
+    def read_or_not(self) -> None: ...
+    def send(self, pieces: list[bytes]) -> None: ...
+    def send_eof(self) -> None: ...
+    def over(self, exchange: Exchange) -> None: ...
+    def close(self) -> None: ...
+    def reset(self) -> None: ...
 
 
 class Exchange:
     """From the head of a request to the end of its response."""
 
-    def __init__(self, client: ClientConnection, request: ProxyRequest, keeps: bool) -> None:
+    def __init__(self, client: Client, request: ProxyRequest, keeps: bool) -> None:
         self.client = client
         self.request = request
         self._server = client.server
         self.keeps = keeps  # the client's connection, when this is over
         self.upstream: UpstreamConnection | None = None
         self.request_done = False
-        self.done = False
+        self._done = False
+        self._outcome: Outcome | None = None
         self.tunnel = False
         self._task: asyncio.Task[None] | None = None
         self._retried = False
@@ -55,11 +61,22 @@ class Exchange:
         self.received = 0  # of the body
         self._continued = False  # sent 100 Continue to the client
         self._begun = False  # sent a final response to the client
-        self._chunked = False
-        self._framed = True  # the client sees where the response ends
-        self._out: list[bytes] = []  # of the response, since the last write
-        self._pieces: list[bytes] = []  # of its body
+        self._response = ResponseWriter(request)
         self._ends = 0  # sides of a tunnel that have ended
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is to come from the server, or is wanted."""
+        return self._done
+
+    @done.setter
+    def done(self, done: bool) -> None:
+        self._done = done
+        outcome, self._outcome = self._outcome, None
+        if outcome is not None and outcome.holds_slots:
+            released = outcome.release(asynchronous=True)
+            assert released is not None
+            let_finish(released)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._go())
@@ -71,31 +88,25 @@ class Exchange:
                 if not outcome.allowed:
                     self._refuse(outcome)
                     return
+                self._outcome = outcome
                 self._ours = self._server.checkpoint.headers(outcome)
             if self.request.is_for_us:
                 allow = ("Allow", ", ".join(sorted(IDEMPOTENT)))
                 self.respond(HttpResponse(200, headers=[allow, *self._ours]))
                 return
             await self._reach(new=False)
-        except Unreachable as error:
-            self._say(error)
         except Exception:
             logger.exception("%s %.200s failed", self.request.method, self.request.path)
             self.respond(as_error(500, "internal error"))
-        finally:
-            self._task = None
-
-    async def _again(self) -> None:
-        try:
-            await self._reach(new=True)
-        except Unreachable as error:
-            self._say(error)
-        finally:
-            self._task = None
 
     async def _reach(self, new: bool) -> None:
+        """Forward the request, over a new connection or any."""
         request, server = self.request, self._server
-        upstream = await server.pool.take(request.repeatable, new)
+        try:
+            upstream = await server.pool.take(request.repeatable, new)
+        except Unreachable as error:
+            self._fail(error)
+            return
         if self.done:  # answered meanwhile: its body was invalid
             upstream.drop()
             return
@@ -183,59 +194,43 @@ class Exchange:
 
     # From the server -----------------------------------------------------------------------
 
-    def interim(self, status: int, reason: bytes, version: str, fields: list[Field]) -> None:
-        if self.request.version == "1.0" or (status == 100 and not self.request.expects):
+    def interim(self, head: ResponseHead) -> None:
+        continues = head.status == 100
+        if self.request.version == "1.0" or (continues and not self.request.expects):
             return
-        self._continued = self._continued or status == 100
-        ours = self._ours if status == 101 else ()
-        out = to_client(fields, version, ours, upgraded=status == 101)
-        self._out += [_status_line(status, reason), written(out), b"\r\n"]
+        self._continued = self._continued or continues
+        self._response.interim(head, self._ours)
 
-    def head(
-        self, status: int, reason: bytes, version: str, fields: list[Field], length: int
-    ) -> None:
+    def head(self, head: ResponseHead) -> None:
         request = self.request
         self._begun = True
-        out = to_client(fields, version, self._ours)
-        if length in (CHUNKED, UNTIL_CLOSE):
-            self._chunked = self._framed = request.version == "1.1"
-            if self._chunked:
-                out.append((b"Transfer-Encoding", b"chunked"))
-        else:
-            # In a response to HEAD, and with 304, it describes a body that is not sent.
-            out += [field for field in fields if field[0].lower() == b"content-length"][:1]
         waits = request.expects and not self._continued and not self.received
-        if request.upgrade or not self._framed or waits or self._server.draining:
+        if request.upgrade or waits or self._server.draining:
             # A client that waits for 100 Continue may not send its body.
             self.keeps = False
-        out += _connection(request, self.keeps)
-        self._out += [_status_line(status, reason), written(out), b"\r\n"]
+        self.keeps = self._response.head(head, self._ours, self.keeps)
 
     def piece(self, piece: bytes) -> None:
-        self._pieces.append(piece)
+        self._response.piece(piece)
 
-    def _put_pieces(self) -> None:
-        """Send one chunk, however small the server's are."""
-        pieces, self._pieces = self._pieces, []
-        if pieces and self._chunked:
-            self._out += chunk(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        else:
-            self._out += pieces
-
-    def end(self, fields: Sequence[Field]) -> None:
-        self._put_pieces()
-        if self._chunked:
-            self._out.append(last_chunk(trailers(fields)))
+    def end(self, fields: Iterable[Field]) -> None:
+        self._response.end(fields)
         self.done = True
 
     def flush(self) -> None:
         """Write what was received; after the end, continue with the next exchange."""
-        self._put_pieces()
-        out, self._out = self._out, []
+        out = self._response.take()
         if out:
             self.client.send(out)
         if self.done:
             self.client.over(self)
+
+    def release(self) -> None:
+        self.upstream = None
+        self.flush()
+
+    def read_or_not(self) -> None:
+        self.client.read_or_not()
 
     def open_tunnel(self) -> None:
         self.tunnel = True
@@ -271,11 +266,11 @@ class Exchange:
         )
         if stale and self.request.repeatable and not self._retried:
             self._retried = True
-            self._task = asyncio.get_running_loop().create_task(self._again())
+            self._task = asyncio.get_running_loop().create_task(self._reach(new=True))
         elif self._begun or self.tunnel:
             self._cut()
         else:
-            self._say(error)
+            self._fail(error)
 
     # Our own responses ---------------------------------------------------------------------
 
@@ -286,7 +281,7 @@ class Exchange:
         kind = dict(answer.headers)["Content-Type"]
         self.respond(HttpResponse(answer.status, answer.body, headers, kind))
 
-    def _say(self, error: Unreachable) -> None:
+    def _fail(self, error: Unreachable) -> None:
         self._server.failed += 1
         logger.warning("%s %.200s: %s", self.request.method, self.request.path, error)
         message = "Bad gateway" if error.status == 502 else "Gateway timeout"
@@ -302,7 +297,7 @@ class Exchange:
             self.keeps = False
         if self.request.upgrade or self._server.draining:
             self.keeps = False
-        self._out = [self._server.encoded(response, self.request, self.keeps)]
+        self._response.replace(self._server.encoded(response, self.request, self.keeps))
         self.flush()
 
     def rest_is_short(self) -> bool:
@@ -314,7 +309,7 @@ class Exchange:
         """Fail in the middle of a response: the client must see that it is incomplete."""
         self.done = True
         self._drop_upstream()
-        if self._framed:
+        if self._response.framed:
             self.client.close()
         else:
             self.client.reset()
@@ -323,13 +318,3 @@ class Exchange:
         upstream, self.upstream = self.upstream, None
         if upstream is not None:
             upstream.drop()
-
-
-def _status_line(status: int, reason: bytes) -> bytes:
-    return b"HTTP/1.1 %d %b\r\n" % (status, reason or REASONS.get(status, b""))
-
-
-def _connection(request: ProxyRequest, keeps: bool) -> list[Field]:
-    if not keeps:
-        return [(b"Connection", b"close")]
-    return [(b"Connection", b"keep-alive")] if request.version == "1.0" else []

@@ -50,7 +50,7 @@ _ADDRESSES = frozenset(
     }
 )
 # From trusted proxies only: another scheme or URL, which some servers use.
-_TOLD_BY_PROXIES = frozenset(
+_SET_BY_PROXIES = frozenset(
     {
         *(b"front-end-https", b"x-scheme", b"x-url-scheme", b"x-host", b"x-http-host-override"),
         *(b"x-rewrite-url", b"x-original-url", b"x-original-uri", b"x-original-host"),
@@ -89,7 +89,7 @@ def to_server(request: ProxyRequest, trust: Trust, header: str) -> list[Field]:
         name = field[0].lower()
         if name in dropped or (name in _ADDRESSES and not (trusted and field[1] == client)):
             continue
-        if trusted or not (name in _TOLD_BY_PROXIES or name.startswith(_FORWARDED)):
+        if trusted or not (name in _SET_BY_PROXIES or name.startswith(_FORWARDED)):
             out.append(field)
     if request.method == "OPTIONS":
         out = [_one_hop_less(field) for field in out]

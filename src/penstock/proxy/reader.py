@@ -22,7 +22,7 @@ from penstock.wires.http.framing import (
     NONE,
     BadMessage,
     Field,
-    made_up_head,
+    resumed_parser,
 )
 from penstock.wires.http.pace import Pace
 
@@ -67,7 +67,6 @@ class RequestReader:
         self.deadline = self._loop.time() + limits.client.idle_time
         self.unread = NOTHING
         self._busy = False
-        self._muted = False  # feeding a made-up head to the parser
         self._fields: list[Field] = []
         self._url = b""
         self._size = 0
@@ -161,15 +160,8 @@ class RequestReader:
             if self.raw:
                 return
             # We continue with HTTP.
-            self._parser = httptools.HttpRequestParser(self)
-            if self.body_of is not None:
-                self._tell_parser(self.body_of.request.length)
-
-    def _tell_parser(self, length: int) -> None:
-        """Put a new parser into the middle of a request, at the start of its body."""
-        self._muted = True
-        self._parser.feed_data(made_up_head(length))
-        self._muted = False
+            length = NONE if self.body_of is None else self.body_of.request.length
+            self._parser = resumed_parser(self, length)
 
     def _pass_on(self) -> None:
         """Pass on the received part of a body, in one piece, however small its chunks."""
@@ -181,8 +173,6 @@ class RequestReader:
     # From the parser -----------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._muted:
-            return
         self._fields = []
         self._url = b""
         self._size = 0
@@ -190,15 +180,11 @@ class RequestReader:
         self.deadline = self._loop.time() + self._limits.client.request_time
 
     def on_url(self, url: bytes) -> None:
-        if self._muted:
-            return
         self._url += url
         if len(self._url) > self._limits.client.url:
             raise BadMessage(414, f"the URL is longer than {self._limits.client.url} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._muted:
-            return
         limits = self._limits.client
         self._fields.append((name, value))
         self._size += len(name) + len(value)
@@ -206,8 +192,6 @@ class RequestReader:
             raise BadMessage(431, "the headers are too many or too long")
 
     def on_headers_complete(self) -> None:
-        if self._muted:
-            return
         self._head = None
         parser, owner = self._parser, self._owner
         method = parser.get_method().decode("latin-1")

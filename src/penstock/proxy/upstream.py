@@ -3,24 +3,63 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import NamedTuple, Protocol, cast
 
 import httptools
 
 from penstock.proxy.fields import tokens
-from penstock.proxy.limits import MOST_RESPONSE_BYTES, MOST_RESPONSE_FIELDS
+from penstock.proxy.limits import MOST_RESPONSE_BYTES, MOST_RESPONSE_FIELDS, ProxyLimits
+from penstock.proxy.request import ProxyRequest
 from penstock.proxy.target import Unreachable
 from penstock.wires.http.framing import (
     AROUND_A_CHUNK,
+    NONE,
     UNTIL_CLOSE,
     BadMessage,
     Field,
     response_length,
 )
 
-if TYPE_CHECKING:
-    from penstock.proxy.exchange import Exchange
-    from penstock.proxy.pool import Pool
+
+class ResponseHead(NamedTuple):
+    status: int
+    reason: bytes
+    version: str
+    fields: list[Field]
+    length: int  # of the body, CHUNKED or UNTIL_CLOSE
+
+
+class Pool(Protocol):
+    """Where connections are kept between exchanges."""
+
+    limits: ProxyLimits
+
+    def joined(self, upstream: UpstreamConnection) -> None: ...
+    def left(self, upstream: UpstreamConnection) -> None: ...
+    def rest(self, upstream: UpstreamConnection) -> None: ...
+
+
+class Exchange(Protocol):
+    """Receives a response as it arrives."""
+
+    request: ProxyRequest
+    request_done: bool
+
+    def interim(self, head: ResponseHead) -> None: ...
+    def head(self, head: ResponseHead) -> None: ...
+    def piece(self, piece: bytes) -> None: ...
+    def end(self, fields: list[Field]) -> None: ...
+    def flush(self) -> None: ...
+    def release(self) -> None:
+        """The response is complete, and the connection is no longer needed."""
+
+    def open_tunnel(self) -> None: ...
+    def from_server(self, data: bytes) -> None: ...
+    def server_ended(self) -> None: ...
+    def read_or_not(self) -> None:
+        """The server reads again, or no longer."""
+
+    def lost(self, error: Unreachable) -> None: ...
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -52,7 +91,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim = False
         self._complete = False
         self._keeps = False
-        self._heard = False
+        self.heard = False  # anything from the server in this exchange
 
     # From an exchange ----------------------------------------------------------------------
 
@@ -97,11 +136,6 @@ class UpstreamConnection(asyncio.Protocol):
     def alive(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    @property
-    def heard(self) -> bool:
-        """Whether the server has sent anything in this exchange."""
-        return self._heard
-
     # From the transport --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -116,9 +150,8 @@ class UpstreamConnection(asyncio.Protocol):
             return
         whole = not self._in_head and self._length == UNTIL_CLOSE and exc is None
         if whole and not self._raw:
-            exchange.upstream = None
             exchange.end([])
-            exchange.flush()
+            exchange.release()
         else:
             exchange.lost(Unreachable(502, "the server closed the connection"))
 
@@ -131,20 +164,20 @@ class UpstreamConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.blocked = True
         if self._exchange is not None:
-            self._exchange.client.read_or_not()
+            self._exchange.read_or_not()
 
     def resume_writing(self) -> None:
         self.blocked = False
         self._touch()
         if self._exchange is not None:
-            self._exchange.client.read_or_not()
+            self._exchange.read_or_not()
 
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
         if exchange is None:
             self.drop()  # data without a request
             return
-        self._heard = True
+        self.heard = True
         self._touch()
         if self._raw:
             exchange.from_server(data)
@@ -168,13 +201,11 @@ class UpstreamConnection(asyncio.Protocol):
             return
         except httptools.HttpParserError as error:
             cause = error.__context__
-            bad = cause if isinstance(cause, BadMessage) else BadMessage(502, str(error))
-            self._fail(bad)
+            self._fail(cause if isinstance(cause, BadMessage) else BadMessage(502, str(error)))
             return
         if self._complete:
             self._exchange = None
-            exchange.upstream = None
-            exchange.flush()
+            exchange.release()
             self._rest(exchange.request_done)
         else:
             exchange.flush()
@@ -185,8 +216,7 @@ class UpstreamConnection(asyncio.Protocol):
         if exchange is None:
             return
         if self._complete:  # the data after the response is invalid, not the response
-            exchange.upstream = None
-            exchange.flush()
+            exchange.release()
             return
         exchange.lost(Unreachable(502, f"the server's response is invalid: {error}"))
 
@@ -233,13 +263,13 @@ class UpstreamConnection(asyncio.Protocol):
             if status == 101 and not exchange.request.upgrade:
                 raise BadMessage(502, "101 without a request to upgrade")
             self._interim = True
-            exchange.interim(status, self._reason, version, fields)
+            exchange.interim(ResponseHead(status, self._reason, version, fields, NONE))
             return
         method = exchange.request.method
         self._length = response_length(method, status, version, fields)
         closes = b"close" in tokens(fields, b"connection")
         self._keeps = version == "1.1" and not closes and self._length != UNTIL_CLOSE
-        exchange.head(status, self._reason, version, fields, self._length)
+        exchange.head(ResponseHead(status, self._reason, version, fields, self._length))
         if method == "HEAD":
             # The parser waits for the body that the fields describe.
             self._complete = True

@@ -1,7 +1,8 @@
 """Rules: which limits apply to a request, and what they decide.
 
-Here is what all of it shares: the model of a file of rules (`model.py`, `walk.py`), lists of
-values, wildcards, and problems with their places. The way of rules and of a request::
+The files here are what the folders share: the model of a file of rules (`model.py`, `walk.py`),
+lists of values (`lists.py`), values with wildcards (`wildcards.py`), and problems with their
+places (`problems.py`). The path of rules and of a request::
 
     text ── reading ── RuleSet ─┐
                                 deciding ── Verdict

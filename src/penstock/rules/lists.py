@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from penstock.errors import RulesError
 
-# Addresses come again and again, and reading one takes longer than all the rest.
+# Addresses repeat, and parsing one takes longer than everything else here.
 _KNOWN = 16_384
-# No address is longer, with the name of an interface behind it: what is, is not remembered.
+# The longest address, with a scope id. Longer texts are not cached.
 _LONGEST = 72
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -20,8 +20,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class ValueList:
     """Exact texts, and networks in CIDR notation, in which an address is looked up.
 
-    Cost does not grow with the number of entries: texts are hashed, networks too, one
-    table for each length that occurs.
+    The cost does not grow with the number of entries: texts are hashed, and so are networks, in
+    one table for each prefix length.
     """
 
     __slots__ = ("_networks", "entries", "texts")
@@ -65,16 +65,13 @@ class ValueList:
 
 
 def as_network(text: str) -> Network | None:
-    """A network in CIDR notation, or a single address, which may be spelled in many ways.
-
-    None for other texts, a path with slashes among them.
-    """
+    """A network in CIDR notation, or a single address; None for other texts, such as paths."""
     address, slash, length = text.partition("/")
-    found = as_address(address)
-    if found is None:
+    parsed = as_address(address)
+    if parsed is None:
         return None
     if not slash:
-        return ipaddress.ip_network(found)
+        return ipaddress.ip_network(parsed)
     if not length.isascii() or not length.isdigit():
         return None
     try:
@@ -88,7 +85,7 @@ def as_network(text: str) -> Network | None:
 
 
 def as_address(text: str) -> Address | None:
-    """An address, an IPv4 one in IPv6 clothes as what it is; None if it is none."""
+    """An address, with IPv4-mapped IPv6 as IPv4; None for other texts."""
     return _as_address(text) if len(text) <= _LONGEST else None
 
 
@@ -103,7 +100,7 @@ def _as_address(text: str) -> Address | None:
 
 
 def network_of(value: str, lengths: tuple[int, int]) -> str:
-    """The network that an address shares its counter with; other values stand for themselves."""
+    """The network whose addresses share a counter; other values are returned as they are."""
     return _network_of(value, lengths) if len(value) <= _LONGEST else value
 
 

@@ -1,4 +1,4 @@
-"""The model: what a file of rules says, checked, and frozen from then on.
+"""The model of a rules file, checked and immutable.
 
 ::
 
@@ -17,21 +17,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import time
 
-from penstock.limit import Limit
+from penstock.limits import Limit
 from penstock.rules.lists import ValueList
 from penstock.rules.problems import Place
 
-# Joined as they are, they would make two rules look like one, or break a line of a log.
+# Unescaped, they would make the ids of two rules equal, or break a line of a log.
 _NOT_IN_IDS = re.compile("[%/=\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 ENFORCE, SHADOW, OFF = "enforce", "shadow", "off"
 
 
 @dataclass(frozen=True, slots=True)
 class RuleLimit:
-    """One limit of a rule. ``name`` is what ``replaces``, metrics and switches know it by.
+    """One limit of a rule. ``replaces``, metrics and switches refer to it by ``name``.
 
-    ``envoy`` says that it was written in Envoy's words (``rate_limit``): as in Envoy's
-    service, a debit is booked on it although it does not fit. See `decide`.
+    ``envoy`` means that it is in Envoy's format (``rate_limit``): as in Envoy's service, a debit
+    is booked even if it does not fit. See `decide`.
     """
 
     limit: Limit
@@ -42,7 +42,7 @@ class RuleLimit:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """Limits by tier: the value of the pair ``by`` says which; others get the ``default``."""
+    """Limits by tier, which is the value of the pair ``by``; other values get the ``default``."""
 
     by: str
     tiers: Mapping[str, tuple[RuleLimit, ...]]
@@ -60,7 +60,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Other limits at some hours: from ``start`` to before ``end``, which may be past midnight."""
+    """Other limits from ``start`` until ``end``, which may be on the next day."""
 
     days: frozenset[int]  # Monday is 0; the day on which it starts
     start: time
@@ -86,6 +86,11 @@ class Rule:
     plans: Plans | None = None
     split: Split | None = None
     schedule: tuple[Period, ...] = ()
+    # One limit, or none: how many hold a slot at once, and for how long. See `slots.py`.
+    concurrency: tuple[RuleLimit, ...] = ()
+    # Whether a store that leases may lease its limits: None leaves it to the store, and a number
+    # is a horizon in nanoseconds.
+    lease: bool | int | None = None
     detailed_metric: bool = False
     metadata: Mapping[str, object] = field(default_factory=dict)
     # Of its rate_limit, also where that leaves no limit to carry it: unlimited, or closed.
@@ -135,7 +140,7 @@ class RuleSet:
 
 
 def grouped(rules: RuleSet, groups: Mapping[str, tuple[int, int]]) -> RuleSet:
-    """The rules, with these groups for keys whose steps say nothing; the same if nothing is new."""
+    """The rules with these groups for keys without any; the same object if nothing changes."""
     changed = {}
     for name, domain in rules.domains.items():
         steps = _grouped(domain.steps, groups)
@@ -155,10 +160,32 @@ def _grouped(steps: tuple[Step, ...], groups: Mapping[str, tuple[int, int]]) -> 
     return steps if all(a is b for a, b in zip(out, steps, strict=True)) else tuple(out)
 
 
+def in_quota_mode(rules: RuleSet) -> RuleSet:
+    """The rules, each in quota mode."""
+    return replace(
+        rules,
+        domains={
+            name: replace(domain, steps=_in_quota_mode(domain.steps))
+            for name, domain in rules.domains.items()
+        },
+    )
+
+
+def _in_quota_mode(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    return tuple(
+        replace(
+            step,
+            rule=None if step.rule is None else replace(step.rule, quota=True),
+            children=_in_quota_mode(step.children),
+        )
+        for step in steps
+    )
+
+
 def id_part(text: str) -> str:
-    """A key or a value as a part of an id: what has a meaning there becomes ``%XX``."""
+    """A key or a value as a part of an id, with special characters as ``%XX``."""
     return _NOT_IN_IDS.sub(_percent, text)
 
 
-def _percent(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))
+def _percent(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))

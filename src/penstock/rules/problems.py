@@ -1,9 +1,9 @@
-"""What is wrong with rules: all of it at once, each with its place in a file."""
+"""Problems of rules: collected, each with its place in a file."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from penstock.errors import RulesError
@@ -23,7 +23,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong, and what would be right."""
+    """One problem, and usually how to fix it."""
 
     place: Place
     message: str
@@ -35,7 +35,7 @@ class Problem:
 class Problems:
     """Collects errors and warnings while rules are read."""
 
-    # Enough to mend a file; a file that is wrong everywhere need not fill a screen.
+    # Enough to fix a file; a completely wrong file need not flood the screen.
     MOST = 100
 
     def __init__(self) -> None:
@@ -55,7 +55,12 @@ class Problems:
             raise RulesError(sorted(self.errors))
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`` (did you mean 'descriptors'?)``, or nothing if nothing is near."""
-    near = difflib.get_close_matches(word, list(known), 1)
+    near = difflib.get_close_matches(name, list(known), 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """As `did_you_mean`, but only where that is quick: for a short name, among few."""
+    return did_you_mean(name, known) if len(name) <= 40 and len(known) <= 1000 else ""

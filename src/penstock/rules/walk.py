@@ -1,11 +1,13 @@
-"""Walking through rules: all of them, and every limit that one of them names."""
+"""Iterates over rules, and over the limits of a rule."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.limit import Limit
 from penstock.rules.model import Domain, Rule, RuleLimit, RuleSet, Step
+
+# The name of the set that has a rule's `concurrency`.
+CONCURRENCY = "concurrency"
 
 
 def all_rules(rules: RuleSet) -> Iterator[Rule]:
@@ -14,16 +16,23 @@ def all_rules(rules: RuleSet) -> Iterator[Rule]:
 
 
 def rules_of(domain: Domain) -> Iterator[Rule]:
-    steps: list[Step] = list(domain.steps)
-    while steps:
-        step = steps.pop()
-        steps += step.children
+    """In the order of the file."""
+    for step in steps_of(domain):
         if step.rule is not None:
             yield step.rule
 
 
+def steps_of(domain: Domain) -> Iterator[Step]:
+    """In the order of the file."""
+    steps: list[Step] = [*reversed(domain.steps)]
+    while steps:
+        step = steps.pop()
+        steps += reversed(step.children)
+        yield step
+
+
 def limits_of(rule: Rule) -> Iterator[tuple[str, tuple[RuleLimit, ...]]]:
-    """Every set of limits that a rule may choose from, and what it is called."""
+    """Every set of limits that a rule may choose from, with a name."""
     yield "limits", rule.limits
     if rule.plans is not None:
         for tier, limits in rule.plans.tiers.items():
@@ -32,10 +41,5 @@ def limits_of(rule: Rule) -> Iterator[tuple[str, tuple[RuleLimit, ...]]]:
         yield "split", rule.split.limits
     for at, period in enumerate(rule.schedule):
         yield f"schedule {at}", period.limits
-
-
-def limits_in(rules: RuleSet) -> Iterator[Limit]:
-    """Every limit that the rules name."""
-    for rule in all_rules(rules):
-        for _, limits in limits_of(rule):
-            yield from (each.limit for each in limits)
+    if rule.concurrency:
+        yield CONCURRENCY, rule.concurrency

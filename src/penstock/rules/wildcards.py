@@ -1,17 +1,20 @@
 """Values with ``*``: the first pattern of a list, in its order, that a value fits.
 
-``*`` stands for any characters, also none. A pattern is cut at its stars into a
-prefix, a suffix and middles, which must be found between them, from left to right.
-Taking the leftmost place for each is always right, so nothing is tried again, and the
-cost grows with the length of the value only. A regular expression would try again: with
-``*a*a*a*b``, four hundred times ``a`` keep `re` busy for a second.
+``*`` matches any characters, or none. A pattern is split at its stars into a prefix, a suffix and
+middles, which must occur between them, from left to right. The leftmost place for each is always
+right, so there is no backtracking, and the cost grows with the length of the value only. A regular
+expression would backtrack: with ``*a*a*a*b``, four hundred times ``a`` keep `re` busy for a second.
 
-Patterns are sorted by their prefix; those that begin with ``*`` by their suffix, read
-backwards. Only those with a ``*`` at both ends are left to be tried one by one::
+Patterns are sorted by their prefix; those that begin with ``*`` by their reversed suffix. Only
+those with a ``*`` at both ends are tried one by one::
 
     1  /api/             bisect finds the last prefix that is not above "/api/users/7":
     2  /api/orders/      row 3. All prefixes that this value has are that one, or are
     3  /api/users/       prefixes of it themselves: each row knows the next shorter one
+
+To add a kind of pattern: `Step.is_wildcard` (model.py) says which values are patterns, `Pattern`
+here which values fit, `_check_hidden` (reading/levels.py) which rules another one hides, and
+reading/keywords.py has the help text.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ T = TypeVar("T")
 
 
 class Pattern(Generic[T]):
-    """One pattern, cut at its stars, and what it leads to."""
+    """One pattern, split at its stars, and its target."""
 
     __slots__ = ("middles", "plain", "prefix", "rank", "suffix", "target")
 
@@ -33,7 +36,7 @@ class Pattern(Generic[T]):
         self.middles = tuple(filter(None, middles))
         self.rank = rank  # its place in the order of the file
         self.target = target
-        # Just one piece of text: whoever has found that need not look further.
+        # One piece of text only: a value that has it matches.
         self.plain = bool(self.prefix) + bool(self.suffix) + len(self.middles) <= 1
 
     def matches(self, value: str) -> bool:
@@ -45,10 +48,10 @@ class Pattern(Generic[T]):
         if end < at or not value.endswith(self.suffix):
             return False
         for middle in self.middles:
-            found = value.find(middle, at, end)
-            if found < 0:
+            start = value.find(middle, at, end)
+            if start < 0:
                 return False
-            at = found + len(middle)
+            at = start + len(middle)
         return True
 
 
@@ -62,29 +65,29 @@ class Wildcards(Generic[T]):
         suffixes: list[tuple[str, Pattern[T]]] = []
         others: list[tuple[str, Pattern[T]]] = []
         for rank, (text, target) in enumerate(patterns):
-            one = Pattern(text, rank, target)
-            if one.prefix:
-                prefixes.append((one.prefix, one))
-            elif one.suffix:
-                suffixes.append((one.suffix[::-1], one))
+            pattern = Pattern(text, rank, target)
+            if pattern.prefix:
+                prefixes.append((pattern.prefix, pattern))
+            elif pattern.suffix:
+                suffixes.append((pattern.suffix[::-1], pattern))
             else:
-                others.append((one.middles[0] if one.middles else "", one))
+                others.append((pattern.middles[0] if pattern.middles else "", pattern))
         self._by_prefix = _Sorted(prefixes) if prefixes else None
         self._by_suffix = _Sorted(suffixes) if suffixes else None
         self._others = tuple(others)
 
     def first(self, value: str) -> T | None:
-        """What the first pattern that ``value`` fits leads to; None if it fits none."""
+        """The target of the first pattern that matches ``value``, or None."""
         best: Pattern[T] | None = None
         if self._by_prefix is not None:
             best = self._by_prefix.first(value, value, best)
         if self._by_suffix is not None:
             best = self._by_suffix.first(value[::-1], value, best)
-        for text, one in self._others:
-            if best is not None and best.rank < one.rank:
+        for text, pattern in self._others:
+            if best is not None and best.rank < pattern.rank:
                 break
-            if text in value and (one.plain or one.fits(value)):
-                return one.target
+            if text in value and (pattern.plain or pattern.fits(value)):
+                return pattern.target
         return None if best is None else best.target
 
 
@@ -95,8 +98,8 @@ class _Sorted(Generic[T]):
 
     def __init__(self, patterns: Iterable[tuple[str, Pattern[T]]]) -> None:
         alike: dict[str, list[Pattern[T]]] = {}
-        for beginning, one in patterns:
-            alike.setdefault(beginning, []).append(one)
+        for beginning, pattern in patterns:
+            alike.setdefault(beginning, []).append(pattern)
         self._beginnings = sorted(alike)
         # Each row: its beginning, its patterns in order, and the row of the longest
         # other beginning that this one begins with. That is the row before, or one that
@@ -113,10 +116,10 @@ class _Sorted(Generic[T]):
         while row:
             beginning, patterns, row = self._rows[row]
             if begins.startswith(beginning):
-                for one in patterns:
-                    if best is not None and best.rank < one.rank:
+                for pattern in patterns:
+                    if best is not None and best.rank < pattern.rank:
                         break
-                    if one.plain or one.fits(value):
-                        best = one
+                    if pattern.plain or pattern.fits(value):
+                        best = pattern
                         break
         return best

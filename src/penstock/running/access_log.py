@@ -1,4 +1,7 @@
-"""Access log: a line for each decision. Off by default: a line costs more than the decision.
+"""The observers of a worker's decisions: metrics, and the access log if it is on.
+
+The access log writes a line for each decision. That costs more than the decision, so it is off
+by default.
 
 ::
 
@@ -12,8 +15,12 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.decision import Decision
+from penstock.metrics import Hashed, Recorder
 from penstock.metrics.labels import Pair, plain
+from penstock.rules.deciding.plan import Plan
 from penstock.rules.deciding.verdict import Verdict
+from penstock.running.settings import Settings
 from penstock.service.service import Observer
 
 OFF, REFUSED, ALL = "off", "refused", "all"
@@ -27,7 +34,7 @@ class AccessLog(Observer):
     """An observer of a `Service`. It logs at level info.
 
     ``which``: ``"refused"``, ``"all"`` or ``"off"``. ``sample``: the fraction of them that is
-    written, from 0 to 1. ``format_key``: how keys are shown, `plain` or `Hashed`.
+    logged, above 0 and at most 1. ``format_key``: how keys are shown, `plain` or `Hashed`.
     """
 
     def __init__(
@@ -53,8 +60,8 @@ class AccessLog(Observer):
         if self._sample < 1 and self._chance() >= self._sample:
             return
         if logger.isEnabledFor(logging.INFO):
-            word = "allowed" if verdict.allowed else "refused"
-            logger.info(word, extra={"fields": self._fields(domain, verdict, seconds)})
+            outcome = "allowed" if verdict.allowed else "refused"
+            logger.info(outcome, extra={"fields": self._fields(domain, verdict, seconds)})
 
     def _fields(self, domain: str, verdict: Verdict, seconds: float) -> dict[str, Any]:
         statuses = verdict.statuses
@@ -74,6 +81,30 @@ class AccessLog(Observer):
                 fields["degraded"] = True
         if not verdict.allowed:
             fields["retry_after"] = verdict.retry_after
-            refused = [s for s in statuses if not s.allowed]
-            fields["reason"] = refused[0].reason if refused else ""
+            fields["reason"] = next((s.reason for s in statuses if not s.allowed), "")
         return fields
+
+
+def observer_for(settings: Settings, recorder: Recorder, salt: bytes | None) -> Observer:
+    """Without an access log, the recorder alone, which is faster."""
+    if settings.access_log == "off":
+        return recorder
+    format_key = plain if salt is None else Hashed(salt)
+    log = AccessLog(settings.access_log, settings.access_sample, format_key=format_key)
+    return ObserverPair(recorder, log)
+
+
+class ObserverPair:
+    """Two observers as one."""
+
+    def __init__(self, first: Observer, second: Observer) -> None:
+        self._first = first
+        self._second = second
+
+    def decided(self, domain: str, verdict: Verdict, seconds: float) -> None:
+        self._first.decided(domain, verdict, seconds)
+        self._second.decided(domain, verdict, seconds)
+
+    def planned(self, plan: Plan, decisions: list[Decision], seconds: float) -> None:
+        self._first.planned(plan, decisions, seconds)
+        self._second.planned(plan, decisions, seconds)

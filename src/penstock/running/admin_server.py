@@ -1,7 +1,6 @@
 """AdminServer: the admin API on a port of its own.
 
-It listens on an address that other machines can reach only if there is a token; otherwise it
-does not start.
+Without a token, it refuses to listen on an address that other machines can reach.
 """
 
 from __future__ import annotations
@@ -10,11 +9,13 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 from penstock.admin.access import is_loopback
 from penstock.admin.api import AdminApi
 from penstock.errors import PenstockError
+from penstock.running.event_loop import start_server
 from penstock.running.sockets import Address, describe, listen
 from penstock.wires.http.limits import HttpLimits
 from penstock.wires.http.protocol import HttpServer
@@ -36,11 +37,7 @@ class AdminServer:
     """Listens on one address or several. ``tls`` is a context for all of them."""
 
     def __init__(
-        self,
-        api: AdminApi,
-        *,
-        limits: HttpLimits = LIMITS,
-        tls: ssl.SSLContext | None = None,
+        self, api: AdminApi, *, limits: HttpLimits = LIMITS, tls: ssl.SSLContext | None = None
     ) -> None:
         self._api = api
         self._tls = tls
@@ -59,7 +56,7 @@ class AdminServer:
             raise
 
     async def serve(self, listener: socket.socket) -> str:
-        """The same on a socket that already listens."""
+        """Like `listen`, on a socket that already listens."""
         if listener.family != socket.AF_UNIX:
             host = listener.getsockname()[0]
             self._check(not is_loopback(host), host)
@@ -68,13 +65,11 @@ class AdminServer:
                     "the admin API on %s has no TLS: its token is sent in the clear",
                     describe(listener),
                 )
-        loop = asyncio.get_running_loop()
-        make = loop.create_unix_server if listener.family == socket.AF_UNIX else loop.create_server
         options: dict[str, Any] = {}
         if self._tls is not None:
             limit = self._http.limits.request_time
             options = {"ssl": self._tls, "ssl_handshake_timeout": limit, "ssl_shutdown_timeout": 1}
-        self._servers.append(await make(self._http.factory, sock=listener, **options))
+        self._servers.append(await start_server(self._http.factory, listener, **options))
         return describe(listener)
 
     def _check(self, outside: bool, host: str) -> None:
@@ -84,8 +79,12 @@ class AdminServer:
                 " it one (admin_token_file), or let it listen on 127.0.0.1"
             )
 
+    async def readmit(self, admits: Callable[[asyncio.BaseTransport], bool]) -> None:
+        """Close the connections that would no longer be accepted."""
+        await self._http.readmit(admits, self._http.limits.request_time)
+
     async def close(self, grace: float = 1.0) -> None:
-        """Accept no more, answer open requests, and finish changes that have begun."""
+        """Stop accepting, answer open requests, and finish changes in progress."""
         for server in self._servers:
             server.close()
         await self._http.drain(grace)

@@ -1,14 +1,16 @@
-"""App: puts the service together, runs it until it is stopped, and takes it down.
+"""App: starts the service, runs it until it is stopped, and shuts it down.
 
 One worker runs in this process. Several run in processes of their own, and this one supervises
-them: it holds the sockets, runs the admin API and starts workers again that die.
+them: it holds the sockets, runs the admin API and restarts workers that die.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
+import os
 import platform
 import signal
 import time
@@ -22,24 +24,29 @@ from penstock.admin.access import Access
 from penstock.admin.api import AdminApi
 from penstock.admin.audit import AuditLog
 from penstock.admin.tokens import Tokens
+from penstock.durations import SECOND, parse_duration
 from penstock.errors import PenstockError
 from penstock.events import Event
-from penstock.metrics import Hashed, Webhook
+from penstock.metrics import Hashed, Statsd, Webhook
 from penstock.rules.model import RuleSet
 from penstock.rules.reading.watch import Watcher
 from penstock.rules.walk import all_rules
 from penstock.running import logs, stores
 from penstock.running.admin_server import AdminServer
+from penstock.running.certificates import Certificates, certificate_files, open_certificate
+from penstock.running.control_plane import ControlPlane, SharedControl
 from penstock.running.event_loop import run
-from penstock.running.fleet import Fleet, read_rules
-from penstock.running.in_process import InProcessFleet
+from penstock.running.lease_secret import lease_secret
 from penstock.running.listeners import GRPCIO, Listeners, Sockets, choose_wire
 from penstock.running.masks import Masks
+from penstock.running.quotas import quota_file
+from penstock.running.rules_in_force import GateRules, read_new, read_rules
 from penstock.running.settings import Settings, address_of
 from penstock.running.stores import resolve_store
-from penstock.running.supervisor import SupervisedFleet, new_salt
+from penstock.running.supervisor import SupervisedWorkers, new_salt
 from penstock.running.worker import Worker
 from penstock.running.worker_process import WorkerProcess
+from penstock.running.workers import Workers
 
 logger = logging.getLogger("penstock.server")
 
@@ -58,8 +65,6 @@ def serve(settings: Settings) -> int:
 
 
 class App:
-    """The service, from its settings to its end."""
-
     def __init__(self, settings: Settings, salt: bytes | None = None) -> None:
         self.settings = settings
         self._salt = salt
@@ -68,8 +73,10 @@ class App:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._drain: Callable[[float], Awaitable[None]] | None = None
         self.listening: dict[str, str] = {}  # addresses by wire
-        self.fleet: Fleet | None = None
+        self.workers: Workers | None = None
         self._audit: AuditLog | None = None
+        self._plane: ControlPlane | None = None
+        self._certificates = Certificates()  # of the admin API
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
@@ -91,74 +98,91 @@ class App:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         settings = self.settings
         wire = choose_wire(settings)
-        watcher = self._watcher()  # it notes what certificates hold before they are read
+        watcher = self._watcher()  # first: it notes the state of certificates before they are read
+        plane = ControlPlane(settings, _instance(settings))
+        stack.push_async_callback(plane.close)
         rules = read_rules(settings)
+        stored = await plane.stored_rules()
+        if stored is not None:
+            rules = read_new(settings, lambda: stored)
         store = stack.enter_context(resolve_store(settings, rules))
         store_text = Masks().text(stores.describe(store, settings, rules))
         listeners = Listeners(settings, wire, stack)
         self.listening.update(listeners.addresses)
         about = {"wire": wire, "store": store_text, "rules": _count(rules)}
-        fleet = await self._start_fleet(stack, store, listeners.sockets, about, rules)
-        self.fleet = fleet
-        await self._start_admin(stack, fleet)
+        workers = await self._start_workers(stack, store, listeners.sockets, about, rules)
+        self.workers = workers
+        await plane.start(workers)
+        self._plane = plane
+        await self._start_admin(stack, workers, plane)
         if watcher is not None:
             watcher.start()
             stack.callback(watcher.stop)
-        self._start_anomaly_watch(stack, fleet)
+        self._start_watching(stack, workers)
         self._log_start(wire, store_text, rules)
 
-    async def _start_fleet(
+    async def _start_workers(
         self,
         stack: contextlib.AsyncExitStack,
         store: str,
         sockets: list[Sockets],
         about: dict[str, Any],
         rules: RuleSet,
-    ) -> Fleet:
-        settings = self.settings
+    ) -> Workers:
+        settings, secret = self.settings, lease_secret(self.settings)
+        file = stack.enter_context(quota_file(store))
         if settings.workers == 1:
-            worker = Worker(settings, store, "0", self._salt, rules)
+            worker = Worker(
+                settings, store, "0", self._salt, rules, lease_secret=secret, quota_file=file
+            )
             await worker.start(sockets[0])
             stack.push_async_callback(worker.drain, settings.drain_seconds)
             self._drain = worker.drain
-            return InProcessFleet(settings, about, worker)
+            return Workers(settings, about, [worker], GateRules(settings, worker.gate))
         processes = [
-            WorkerProcess(number, settings, store, self._salt, own)
-            for number, own in enumerate(sockets)
+            WorkerProcess(number, settings, store, self._salt, each, secret, file)
+            for number, each in enumerate(sockets)
         ]
-        supervised = SupervisedFleet(settings, about, processes, rules)
+        supervised = SupervisedWorkers(settings, about, processes, rules)
         await supervised.start()
         stack.push_async_callback(supervised.stop, settings.drain_seconds)
         self._drain = supervised.stop
         return supervised
 
-    async def _start_admin(self, stack: contextlib.AsyncExitStack, fleet: Fleet) -> None:
+    async def _start_admin(
+        self, stack: contextlib.AsyncExitStack, workers: Workers, plane: ControlPlane
+    ) -> None:
         settings = self.settings
         address = address_of(settings.admin, "admin")
         if address is None:
             return
         tokens = Tokens.from_file(settings.admin_token_file) if settings.admin_token_file else None
         audit = AuditLog(settings.audit_log or None, sync=settings.audit_sync)
-        names, always = settings.admin_names, settings.admin_token_always
-        access = Access(tokens, always=always, names=names)
-        api = AdminApi(fleet, access=access, audit=audit, sources=fleet.sources())
-        server = AdminServer(api)
+        access = Access(tokens, always=settings.admin_token_always, names=settings.admin_names)
+        sources = dataclasses.replace(
+            workers.sources(), rules=plane.describe, changes=plane.changes, undo=plane.undo
+        )
+        control = SharedControl(workers, plane)
+        api = AdminApi(control, access=access, audit=audit, sources=sources)
+        tls = open_certificate(settings, "admin")
+        server = AdminServer(api, tls=None if tls is None else tls.context)
+        if tls is not None:
+            self._certificates.add(tls, server.readmit)
+            stack.push_async_callback(self._certificates.close)
         self.listening["admin"] = await server.listen(address)
         self._audit = audit
         stack.push_async_callback(server.close)
 
     def _watcher(self) -> Watcher | None:
-        """For rules and certificates. It does not look before it is started."""
+        """For rules and certificates, not started yet."""
         settings = self.settings
         loop = asyncio.get_running_loop()
-        paths = (settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        certificates = [path for path in paths if path]
+        certificates = certificate_files(settings)
         if not settings.watch or not (settings.rules or certificates):
             return None
 
         def reload() -> bool:
-            assert self.fleet is not None
-            reloading = asyncio.run_coroutine_threadsafe(self.fleet.reload(), loop)
+            reloading = asyncio.run_coroutine_threadsafe(self._read_again(), loop)
             while not watcher.stopping:  # when the service ends, the loop waits for this thread
                 done, _ = wait([reloading], 0.1)
                 if done:
@@ -166,21 +190,26 @@ class App:
             return False
 
         def loaded() -> Mapping[str, str]:
-            return {} if self.fleet is None else self.fleet.loaded()
+            return {} if self.workers is None else self.workers.loaded()
 
         watcher = Watcher(settings.rules, reload, loaded, certificates)
         return watcher
 
-    def _start_anomaly_watch(self, stack: contextlib.AsyncExitStack, fleet: Fleet) -> None:
-        fleet.other_sources.append(fleet.watch)
-        fleet.watch.subscribe(_log_anomaly)
+    def _start_watching(self, stack: contextlib.AsyncExitStack, workers: Workers) -> None:
+        workers.other_sources.append(workers.watch)
+        workers.watch.subscribe(_log_anomaly)
         if self.settings.webhook:
             webhook = Webhook(self.settings.webhook)
             webhook.start()
             stack.callback(webhook.close)
-            fleet.watch.subscribe(webhook)
-            fleet.other_sources.append(webhook)
-        self._tasks.add(asyncio.create_task(fleet.look_for_anomalies()))
+            workers.watch.subscribe(webhook)
+            workers.other_sources.append(webhook)
+        self._tasks.add(asyncio.create_task(workers.look_for_anomalies()))
+        settings = self.settings
+        if settings.statsd:
+            statsd = Statsd(settings.statsd, settings.statsd_format)
+            seconds = parse_duration(settings.statsd_interval, "statsd_interval") / SECOND
+            self._tasks.add(asyncio.create_task(workers.send_to_statsd(statsd, seconds)))
         stack.push_async_callback(self._end_tasks)
 
     async def _end_tasks(self) -> None:
@@ -203,11 +232,21 @@ class App:
 
     async def _reload(self) -> None:
         """On SIGHUP: rules, certificates and the audit log's file."""
-        if self.fleet is None:  # they have not been read yet
+        if self.workers is None:  # they have not been read yet
             return
         if self._audit is not None:
             self._audit.reopen()
-        await self.fleet.reload()
+        await self._read_again()
+
+    async def _read_again(self) -> bool:
+        """Rules and certificates; whether all of them could be used."""
+        assert self.workers is not None
+        if self._plane is not None and self._plane.rules is not None and self.settings.rules:
+            logger.warning("files of rules are not read: the rules come from the store")
+            reloaded = await self.workers.reload_certificates()
+        else:
+            reloaded = await self.workers.reload()
+        return self._certificates.reload() is None and reloaded
 
     def _log_start(self, wire: str, store: str, rules: RuleSet) -> None:
         domains = ", ".join(sorted(rules.domains)) or "none"
@@ -222,11 +261,15 @@ class App:
         lines += [f"{names[wire]} on {address}" for wire, address in self.listening.items()]
         if wire == GRPCIO and self.settings.wire != GRPCIO:
             lines.append("gRPC is slower than it could be: nghttp2 was missing at build time")
-        if not self.settings.rules:
+        if not rules.domains:
             lines.append("there are no rules: everything is allowed (--rules PATH)")
         for line in lines:
             logger.info("%s", line)
         logger.info("ready after %.2f s", time.monotonic() - self._started_at)
+
+
+def _instance(settings: Settings) -> str:
+    return settings.instance or f"{platform.node() or 'localhost'}:{os.getpid()}"
 
 
 def _count(rules: RuleSet) -> int:

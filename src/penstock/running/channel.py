@@ -1,6 +1,6 @@
-"""Channel: questions and answers between the supervisor and a worker, as lines of JSON.
+"""Channel: requests and answers between the supervisor and a worker, as lines of JSON.
 
-Either side may ask. An answer carries the number of its question, so several questions may be
+Either side may send requests. An answer has the number of its request, so several requests may be
 open at the same time.
 """
 
@@ -15,6 +15,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from penstock.admin.commands import failed
+
 Message = dict[str, Any]
 Handler = Callable[[Message], Awaitable[Message]]
 
@@ -25,7 +27,7 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 
 class Channel:
-    """One end. ``handler`` answers the questions that come; what it raises becomes an answer."""
+    """One end. ``handler`` answers incoming requests; if it raises, the answer is an error."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -39,14 +41,14 @@ class Channel:
         reader, self._writer = await asyncio.open_unix_connection(sock=end, limit=LONGEST_LINE)
         self._keep(asyncio.create_task(self._read(reader)))
 
-    async def ask(self, question: Message, timeout: float = 10.0) -> Message:
+    async def ask(self, request: Message, timeout: float = 10.0) -> Message:
         """TimeoutError if it takes longer, ConnectionError if the other side is gone."""
         if self._writer is None or self.closed.is_set():
             raise ConnectionError("the other process is gone")
         number = next(self._numbers)
         future = self._pending[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._send({"ask": number, "message": question})
+            await self._send({"ask": number, "message": request})
             return await asyncio.wait_for(future, timeout)
         finally:
             self._pending.pop(number, None)
@@ -74,7 +76,7 @@ class Channel:
             answer = await self._handler(message)
         except Exception as error:
             logger.exception("a command failed: %.200r", message.get("do"))
-            answer = {"ok": False, "status": 500, "error": f"{type(error).__name__}: {error}"}
+            answer = failed(500, f"{type(error).__name__}: {error}")
         with contextlib.suppress(ConnectionError):
             await self._send({"answer": number, "message": answer})
 

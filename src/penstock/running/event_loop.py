@@ -1,9 +1,10 @@
-"""The event loop: uvloop where it is installed."""
+"""The event loop, uvloop where it is installed, and servers on it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import socket
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -18,6 +19,12 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(main)
 
 
-def name() -> str:
-    """The name of the running loop's library."""
-    return type(asyncio.get_running_loop()).__module__.partition(".")[0]
+async def start_server(
+    factory: Callable[[], asyncio.BaseProtocol], listener: socket.socket, **options: Any
+) -> asyncio.Server:
+    """Accept connections on a TCP or Unix socket that already listens."""
+    loop = asyncio.get_running_loop()
+    unix = listener.family == socket.AF_UNIX
+    create: Callable[..., Any] = loop.create_unix_server if unix else loop.create_server
+    server: asyncio.Server = await create(factory, sock=listener, **options)
+    return server

@@ -1,4 +1,4 @@
-"""Which sockets the workers listen on, and what speaks gRPC on them."""
+"""The sockets that the workers listen on, and the implementation of gRPC for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Sockets:
 
 
 def choose_wire(settings: Settings) -> str:
-    """What speaks gRPC; "off" if nothing does."""
+    """The implementation of gRPC: "nghttp2", "grpcio" or "off"."""
     if settings.grpc == "off":
         return "off"
     from penstock.wires.grpc import h2
@@ -34,7 +34,7 @@ def choose_wire(settings: Settings) -> str:
             "the nghttp2 wire is not available: libnghttp2-dev was missing when Penstock was built"
         )
     try:
-        import grpc  # noqa: F401  # imported here only to see whether it is installed
+        import grpc  # noqa: F401  # only to see whether it is installed
     except ModuleNotFoundError:
         raise SettingsError(
             "gRPC needs nghttp2, which was missing when Penstock was built, or grpcio:"
@@ -50,7 +50,7 @@ class Listeners:
         self._settings = settings
         self._count = settings.workers
         self._stack = stack
-        self.addresses: dict[str, str] = {}  # by wire, as people write them
+        self.addresses: dict[str, str] = {}  # by wire
         http = self._open("http")
         grpc = self._reserve_for_grpcio() if wire == GRPCIO else self._open("grpc")
         self.sockets = [Sockets(*pair) for pair in zip(http, grpc, strict=True)]

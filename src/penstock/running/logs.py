@@ -68,7 +68,7 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         try:
             event = record.getMessage()
-        except Exception as error:  # whatever a __str__ or a wrong format raises
+        except Exception as error:  # a __str__ or a wrong format may raise anything
             event = f"{record.msg!r:.500} could not be written: {type(error).__name__}"
         line: dict[str, Any] = {
             "time": format_time(record.created),
@@ -89,12 +89,12 @@ class LineFormatter(logging.Formatter):
             return {}
         try:
             masked: dict[str, Any] = self._masks.value(fields)
-        except Exception as error:  # of a __str__ again
+        except Exception as error:  # from a __str__
             return {"fields": f"could not be written: {type(error).__name__}"}
         if self._hashed is not None and isinstance(fields.get("key"), str):
             masked["key"] = self._hashed.value(fields["key"])
-        own = ("time", "level", "logger", "pid", "event", "error")
-        return {f"{name}_" if name in own else name: each for name, each in masked.items()}
+        reserved = ("time", "level", "logger", "pid", "event", "error")
+        return {f"{name}_" if name in reserved else name: each for name, each in masked.items()}
 
 
 def format_time(seconds: float) -> str:
@@ -105,13 +105,13 @@ def format_time(seconds: float) -> str:
 def as_text(line: dict[str, Any]) -> str:
     """For people: time, level, logger, event, and then the fields as ``name=value``."""
     fields = dict(line)
-    words = [str(fields.pop(name)) for name in ("time", "level", "logger", "event")]
+    parts = [str(fields.pop(name)) for name in ("time", "level", "logger", "event")]
     for name, value in fields.items():
         if name == "pid":
             continue
         text = value if isinstance(value, str) else json.dumps(value, default=str)
-        words.append(f"{name}={text if _PLAIN_VALUE.fullmatch(text) else json.dumps(text)}")
-    return escaped(" ".join(words))
+        parts.append(f"{name}={text if _PLAIN_VALUE.fullmatch(text) else json.dumps(text)}")
+    return escaped(" ".join(parts))
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
@@ -128,7 +128,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
 
 class Logs:
-    """What `setup` has set up. ``close()`` undoes it."""
+    """The result of `setup`. ``close()`` undoes it."""
 
     def __init__(self, handler: LineHandler, masks: Masks) -> None:
         self._handler = handler
@@ -145,7 +145,7 @@ class Logs:
 
     def close(self) -> None:
         logger = logging.getLogger(LOGGER)
-        if self._handler in logger.handlers:  # otherwise another has replaced it
+        if self._handler in logger.handlers:  # not if another call of `setup` has replaced it
             logger.removeHandler(self._handler)
             level, logger.propagate = self._handler.before
             logger.setLevel(level)
@@ -161,7 +161,7 @@ def setup(
 ) -> Logs:
     """Have the logger ``penstock`` write lines to ``stream``, by default stderr.
 
-    No other logger is changed, the root least of all. A second call replaces the first.
+    No other logger is changed, not even the root logger. A second call replaces the first.
     """
     logger = logging.getLogger(LOGGER)
     masks = Masks(secrets)

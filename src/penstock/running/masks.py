@@ -1,4 +1,4 @@
-"""Masks: take the secrets out of texts, for logs.
+"""Masks: hide the secrets in texts, for logs.
 
 ::
 
@@ -21,15 +21,15 @@ DEEPEST = 8
 _USER = re.compile(r"://[^/:@]*:")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/-]{8,}=*")
 # Names of secrets, but not `tokens` and `token_bucket`.
-_WORDS = r"password|passwd|secret|token(?!s|_bucket)|api[_-]?key|authorization"
-_SECRET_NAME = re.compile(f"(?i){_WORDS}")
+_NAMES = r"password|passwd|secret|token(?!s|_bucket)|api[_-]?key|authorization"
+_SECRET_NAME = re.compile(f"(?i){_NAMES}")
 _QUOTED = (
     r"b?\"(?:[^\"\\]|\\.)*(?:\"|$)",
     r"b?'(?:[^'\\]|\\.)*(?:'|$)",
     r"\\\"[^\"]*(?:\"|$)",  # JSON within JSON
 )
 _NAMED = re.compile(
-    rf"(?i)\b(?P<name>[\w-]{{0,40}}(?:{_WORDS})[\w-]{{0,40}})"
+    rf"(?i)\b(?P<name>[\w-]{{0,40}}(?:{_NAMES})[\w-]{{0,40}})"
     r"(?P<between>\\?[\"']?\s{0,5}[=:]\s{0,5})(?!\s)"
     rf"(?P<value>{'|'.join(_QUOTED)}|[^\s,;&\"']+)"
 )
@@ -64,7 +64,7 @@ class Masks:
         return _NAMED.sub(_masked, _SCHEME.sub(_masked_header, text))
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """The same in everything that a value contains; what is not JSON becomes text."""
+        """Mask all texts that a value contains. Values that are not JSON become text."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, (int, float)):
@@ -82,7 +82,7 @@ class Masks:
 
 
 def _without_password(match: re.Match[str]) -> str:
-    """In one word: from the first user to the last ``@``, as a password may contain anything."""
+    """Between spaces: from the first user to the last ``@``, as a password may contain anything."""
     head, at, place = match[0].rpartition("@")
     user = _USER.search(head) if at else None
     return match[0] if user is None else f"{head[: user.end()]}{MASK}@{place}"
@@ -99,7 +99,7 @@ def _masked(match: re.Match[str]) -> str:
 
 
 def _is_prose(match: re.Match[str]) -> bool:
-    """``it has no token: give it one``: words before and after it, and no sign of a secret."""
+    """Whether it is a sentence such as ``it has no token: give it one``."""
     return (
         match["name"].lower() in _BARE_NAMES
         and re.fullmatch(r": +", match["between"]) is not None

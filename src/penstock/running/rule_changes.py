@@ -16,7 +16,7 @@ from penstock.rules.lists import ValueList
 from penstock.rules.model import Domain, Rule, RuleSet, Step
 from penstock.rules.walk import limits_of
 
-# A line names so many rules of each kind, and so many characters of each name.
+# The most rules of each kind that a line names, and the most characters of each name.
 MOST_NAMED = 10
 LONGEST_NAME = 80
 
@@ -45,25 +45,23 @@ class RuleChanges:
         )
 
     def __str__(self) -> str:
-        kinds = ("added", self.added), ("changed", self.changed), ("removed", self.removed)
-        return ", ".join(
-            f"{_counted(names)[0]} {kind}{_counted(names)[1]}" for kind, names in kinds
-        )
+        kinds = {"added": self.added, "changed": self.changed, "removed": self.removed}
+        return ", ".join(_summary(kind, names) for kind, names in kinds.items())
 
 
-def _counted(names: tuple[str, ...]) -> tuple[str, str]:
+def _summary(kind: str, names: tuple[str, ...]) -> str:
     if not names:
-        return "none", ""
+        return f"none {kind}"
     shown = [
         name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
         for name in names[:MOST_NAMED]
     ]
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return str(len(names)), f" ({', '.join(shown)}{more})"
+    return f"{len(names)} {kind} ({', '.join(shown)}{more})"
 
 
 def _parts(rules: RuleSet) -> Iterator[tuple[str, Domain | tuple[Step, ...]]]:
-    """Everything that decides, by the name that the log gives it: lists, and steps to rules."""
+    """Lists, and the steps to each rule, by the name that the log uses."""
     for domain in rules.domains.values():
         if domain.allow or domain.deny:
             yield f"allow and deny lists of {domain.name}", domain
@@ -76,7 +74,7 @@ def _parts(rules: RuleSet) -> Iterator[tuple[str, Domain | tuple[Step, ...]]]:
 
 
 def _without_places(part: Domain | tuple[Step, ...]) -> list[Any]:
-    """What decides, wherever it stands in the files."""
+    """The parts that affect decisions, without their places in the files."""
     if isinstance(part, Domain):
         return [
             {key: _entries(values) for key, values in lists.items()}
@@ -105,5 +103,5 @@ def _rule_without_places(rule: Rule) -> tuple[Any, ...]:
 
 
 _step_flags = attrgetter("share_threshold", "value_to_metric")
-_PLACED = ("place", "limits", "plans", "split", "schedule")
+_PLACED = ("place", "limits", "plans", "split", "schedule", "concurrency")
 _other_fields = attrgetter(*[each.name for each in fields(Rule) if each.name not in _PLACED])

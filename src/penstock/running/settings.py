@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
+from penstock.admin.log_level import LEVELS
 from penstock.durations import SECOND, parse_duration
 from penstock.errors import PenstockError
+from penstock.integrations.deciding.dimension_sources import parse_dimensions
 from penstock.integrations.deciding.identity import FORWARDED, X_FORWARDED_FOR, Trust
-from penstock.limit import FAILURE_POLICIES
+from penstock.limit_options import FAILURE_POLICIES
+from penstock.metrics.statsd import FORMATS, PLAIN, parse_address
 from penstock.stores.layout import LEAST_ROW, MOST_KEYS, MOST_ROW
 
 OFF = "off"
@@ -37,24 +40,35 @@ class Settings:
         (), "a file of rules, or a folder of such files; may be repeated", "list", metavar="PATH"
     )
     store: str = _option(
-        "auto",
-        "memory, shared (shared memory for all workers), shared:PATH, or a redis:// URL;"
-        " auto is memory for one worker and shared for several",
-        metavar="STORE",
-    )
+        "auto", "memory, shared (shared memory for all workers), shared:PATH, or a redis:// URL;"
+        " auto is memory for one worker and shared for several", metavar="STORE",
+    )  # fmt: skip
+    leased: bool = _option(
+        False, "decide hot keys in each worker, with units that are leased from the counters in"
+        " Redis; needs a redis:// URL as the store", "switch",
+    )  # fmt: skip
+    control: str = _option(
+        "memory:", "where rules, overrides and switches are shared with other instances: a"
+        " redis:// URL, file:PATH for this host, or memory: for this instance alone",
+        metavar="URL",
+    )  # fmt: skip
+    control_cache: str = _option(
+        "", "a file with what --control last knew, for a start while Redis is away",
+        metavar="FILE",
+    )  # fmt: skip
+    instance: str = _option(
+        "", "the name under which this instance reports to --control (default: host:pid)",
+        metavar="NAME",
+    )  # fmt: skip
     max_keys: int | None = _option(
-        None,
-        "how many keys the memory or shared store holds before it evicts some (default: 1000000)",
-        "number",
-        metavar="N",
-    )
+        None, "how many keys the memory or shared store holds before it evicts some"
+        " (default: 1000000)", "number", metavar="N",
+    )  # fmt: skip
     bytes_per_key: int | None = _option(
-        None,
-        "bytes for each key in the shared store; more than the rules need leaves room for"
+        None, "bytes for each key in the shared store; more than the rules need leaves room for"
         " rules that are loaded later (default: what the rules need, at least 128)",
-        "number",
-        metavar="N",
-    )
+        "number", metavar="N",
+    )  # fmt: skip
     grpc: str = _option(
         "127.0.0.1:8081", "the address for gRPC: HOST:PORT, unix:PATH or off", metavar="ADDRESS"
     )
@@ -64,11 +78,14 @@ class Settings:
     http_refunds: bool = _option(
         False, "allow clients of the HTTP API to refund hits (hits below 0)", "switch"
     )
+    lease_secret_file: str = _option(
+        "", "a file with a secret that signs the leases of rules with concurrency; a fleet needs"
+        " the same on every host (default: a new one at each start)", metavar="FILE",
+    )  # fmt: skip
     admin: str = _option(
-        "127.0.0.1:6070",
-        "the address for the admin API: HOST:PORT or off; needs a token unless it is loopback",
-        metavar="ADDRESS",
-    )
+        "127.0.0.1:6070", "the address for the admin API: HOST:PORT or off; needs a token unless"
+        " it is loopback", metavar="ADDRESS",
+    )  # fmt: skip
     admin_token_file: str = _option("", "a file with the admin API's token", metavar="FILE")
     admin_token_always: bool = _option(
         False, "require the token on loopback addresses, too", "switch"
@@ -78,10 +95,9 @@ class Settings:
         "list", metavar="NAME",
     )  # fmt: skip
     audit_log: str = _option(
-        "",
-        "a file for changes made by the admin API, as JSON lines (default: the log)",
+        "", "a file for changes made by the admin API, as JSON lines (default: the log)",
         metavar="FILE",
-    )
+    )  # fmt: skip
     audit_sync: bool = _option(False, "wait until each line of the audit log is on disk", "switch")
     workers: int = _option(1, "how many processes serve the same ports", "number", metavar="N")
     wire: str = _option(
@@ -93,19 +109,33 @@ class Settings:
         False, "allow several files to have rules for the same domain", "switch"
     )
     headers: bool = _option(False, "add RateLimit headers to gRPC responses", "switch")
+    response_dynamic_metadata: bool = _option(
+        False, "add dynamic metadata to responses to Envoy: the request, and metadata of rules",
+        "switch",
+    )  # fmt: skip
+    quota_mode: bool = _option(
+        False, "treat all rules as if they had quota_mode: refuse a request only if all of its"
+        " limits are exhausted", "switch",
+    )  # fmt: skip
     shadow: bool = _option(False, "shadow mode: decide and report, but refuse nothing", "switch")
     trusted: tuple[str, ...] = _option(
         ("127.0.0.0/8", "::1", "unix"),
         "a network of proxies that are trusted to name the client's address, and that may use"
-        " /v1/auth; may be repeated",
-        "list",
-        metavar="CIDR",
-    )
+        " /v1/auth; may be repeated", "list", metavar="CIDR",
+    )  # fmt: skip
     forwarded: str = _option(
-        X_FORWARDED_FOR,
-        "the header in which proxies name the client",
+        X_FORWARDED_FOR, "the header in which proxies name the client",
         choices=(X_FORWARDED_FOR, FORWARDED),
-    )
+    )  # fmt: skip
+    dimension: tuple[str, ...] = _option(
+        (), "for /v1/auth: what a key of the rules is of a request, such as user=header:x-user-id"
+        " (a header that the proxy sets); also client-header:, secret-header:, cookie: and text:;"
+        " may be repeated", "list", metavar="NAME=SOURCE",
+    )  # fmt: skip
+    rlqs_message_bytes: int = _option(
+        4 * 2**20, "the largest report of a gateway that gets quotas (RLQS), in bytes; Envoy's have"
+        " about 41 for each bucket", "number", metavar="N",
+    )  # fmt: skip
     deadline: str = _option("10ms", "how long a decision waits for Redis at most", "duration")
     on_failure: str = _option(
         "open", "how to decide while Redis is unavailable", choices=FAILURE_POLICIES
@@ -118,16 +148,27 @@ class Settings:
     )
     tls_key: str = _option("", "the key of that certificate (PEM)", metavar="FILE")
     tls_client_ca: str = _option(
-        "", "require client certificates signed by this authority (PEM)", metavar="FILE"
+        "", "require client certificates for gRPC, signed by this authority (PEM)", metavar="FILE"
     )
+    http_tls_cert: str = _option(
+        "", "a certificate for HTTP (PEM); reloaded when it changes", metavar="FILE"
+    )
+    http_tls_key: str = _option("", "the key of that certificate (PEM)", metavar="FILE")
+    http_tls_client_ca: str = _option(
+        "", "require client certificates for HTTP, signed by this authority (PEM)", metavar="FILE"
+    )
+    admin_tls_cert: str = _option(
+        "", "a certificate for the admin API (PEM); reloaded when it changes", metavar="FILE"
+    )
+    admin_tls_key: str = _option("", "the key of that certificate (PEM)", metavar="FILE")
+    admin_tls_client_ca: str = _option(
+        "", "require client certificates for the admin API, signed by this authority (PEM)",
+        metavar="FILE",
+    )  # fmt: skip
     drain: str = _option(
         "10s", "how long to wait for open requests at shutdown at most", "duration"
     )
-    log_level: str = _option(
-        "info",
-        "the least severe level that is logged",
-        choices=("debug", "info", "warning", "error"),
-    )
+    log_level: str = _option("info", "the least severe level that is logged", choices=LEVELS)
     log_format: str = _option("text", "how log lines are written", choices=("text", "json"))
     access_log: str = _option(
         "off", "which decisions are logged, one line for each", choices=("off", "refused", "all")
@@ -137,6 +178,12 @@ class Settings:
     )
     hash_keys: bool = _option(False, "show keys in logs and metrics only as hashes", "switch")
     webhook: str = _option("", "a URL to which anomalies are posted", metavar="URL")
+    statsd: str = _option("", "send metrics to this statsd over UDP", metavar="HOST:PORT")
+    statsd_format: str = _option(
+        PLAIN, "how statsd gets labels: as parts of names, or as tags of DogStatsD",
+        choices=FORMATS,
+    )  # fmt: skip
+    statsd_interval: str = _option("10s", "how often metrics are sent to statsd", "duration")
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -150,20 +197,38 @@ class Settings:
             raise SettingsError(
                 f"bytes_per_key is a multiple of 8 from {LEAST_ROW} to {MOST_ROW}, not {row}"
             )
+        least, most = 2**10, 2**28
+        if not least <= self.rlqs_message_bytes <= most:
+            raise SettingsError(
+                f"rlqs_message_bytes is from {least} to {most}, not {self.rlqs_message_bytes}"
+            )
         if self.workers > 1 and self.store == "memory":
             raise SettingsError("memory is not shared between workers: use --store shared")
-        if bool(self.tls_cert) != bool(self.tls_key):
-            raise SettingsError("tls_cert and tls_key must be set together")
+        if self.leased and "://" not in self.store:
+            raise SettingsError(
+                f"leased needs a store in Redis (--store redis://...), not {self.store!r:.100}"
+            )
+        for prefix in ("", "http_", "admin_"):
+            cert, key, clients = (
+                bool(getattr(self, f"{prefix}tls_{name}")) for name in ("cert", "key", "client_ca")
+            )
+            if cert != key:
+                raise SettingsError(f"{prefix}tls_cert and {prefix}tls_key must be set together")
+            if clients and not cert:
+                raise SettingsError(
+                    f"{prefix}tls_client_ca needs {prefix}tls_cert and {prefix}tls_key"
+                )
         if self.admin_token_always and not self.admin_token_file:
             raise SettingsError("admin_token_always needs admin_token_file")
         if not 0 < self.access_sample <= 1:
             raise SettingsError(f"access_sample is above 0 and at most 1, not {self.access_sample}")
-        if self.tls_client_ca and not self.tls_cert:
-            raise SettingsError("tls_client_ca needs tls_cert and tls_key")
         if self.http == OFF and self.grpc == OFF:
             raise SettingsError("both http and grpc are off: there is nothing to serve")
         try:
             Trust(self.trusted, header=self.forwarded)
+            parse_dimensions(self.dimension)
+            if self.statsd:
+                parse_address(self.statsd)
         except ValueError as error:
             raise SettingsError(str(error)) from None
 

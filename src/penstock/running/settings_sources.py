@@ -34,17 +34,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Every option as a flag. Flags that are not used are left out of the result."""
     for each in fields(Settings):
         kind, help_text = each.metadata["kind"], _help(each)
-        if kind == "switch":
-            parser.add_argument(
-                flag_of(each), action=argparse.BooleanOptionalAction,
-                default=argparse.SUPPRESS, help=help_text,
-            )  # fmt: skip
-            continue
-        parser.add_argument(
-            flag_of(each), default=argparse.SUPPRESS, help=help_text,
-            action="append" if kind == "list" else "store",
-            choices=each.metadata.get("choices"), metavar=each.metadata.get("metavar"),
-        )  # fmt: skip
+        options: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        if kind != "switch":
+            options = {name: each.metadata.get(name) for name in ("choices", "metavar")}
+            options["action"] = "append" if kind == "list" else "store"
+        parser.add_argument(flag_of(each), default=argparse.SUPPRESS, help=help_text, **options)
     parser.add_argument("--config", metavar="FILE", help="a YAML file with any of these options")
 
 
@@ -87,7 +81,7 @@ def _from_file(path: str, known: Mapping[str, Field[Any]]) -> dict[str, Any]:
 
 
 def _read(each: Field[Any], value: Any, where: str) -> Any:
-    """A value in the type of its field; flags and environment variables are texts."""
+    """Convert a value to the type of its field; flags and environment variables are strings."""
     kind = each.metadata["kind"]
     try:
         if kind == "list":
@@ -118,6 +112,5 @@ def reference() -> str:
     """The table of all options, for the reference page."""
     lines = ["| flag | in the environment | |", "|---|---|---|"]
     for each in fields(Settings):
-        name = each.name
-        lines.append(f"| `{flag_of(each)}` | `{PREFIX}{name.upper()}` | {_help(each)} |")
+        lines.append(f"| `{flag_of(each)}` | `{PREFIX}{each.name.upper()}` | {_help(each)} |")
     return "\n".join(lines) + "\n"

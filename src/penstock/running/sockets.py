@@ -1,4 +1,4 @@
-"""Listening sockets, opened before a worker is there to accept.
+"""Listening sockets, opened before the workers start.
 
 With several workers, each has its own socket on the same port (SO_REUSEPORT). The supervisor
 keeps all of them open: connections to a worker that has died wait for its successor.
@@ -30,7 +30,7 @@ def listen(address: Address, count: int = 1) -> list[socket.socket]:
             _tcp(address, reuse=False).close()
         for _ in range(count):
             listeners.append(_tcp(address, reuse=count > 1))
-            # Port 0: all share the one that the first was given.
+            # Port 0: all share the port that the kernel chose for the first.
             address = (address[0], listeners[0].getsockname()[1])
     except OSError as error:
         for listener in listeners:
@@ -113,7 +113,7 @@ def _unix(path: str) -> socket.socket:
 
 
 def describe(listener: socket.socket) -> str:
-    """As people write it."""
+    """The address, as in settings."""
     name = listener.getsockname()
     if isinstance(name, str):
         return f"unix:{name}"

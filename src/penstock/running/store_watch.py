@@ -1,7 +1,7 @@
 """StoreWatch: logs that a store is full, or that its file was damaged.
 
-Few people look at a metric that has always been zero. The first occurrence is logged at once,
-and further ones every ten minutes.
+Few people look at a metric that has always been zero, so increases are logged: the first at
+once, further ones at most every ten minutes.
 """
 
 from __future__ import annotations

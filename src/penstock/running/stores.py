@@ -1,8 +1,8 @@
 """The store that the service counts in, as ``--store`` names it.
 
 Workers share an anonymous file in memory. The supervisor creates and holds it, and workers
-inherit its descriptor, also when they are started again. No other process can reach it, and it
-is gone when the last of them ends, also by ``kill -9``.
+inherit its descriptor, also after a restart. No other process can reach it, and the kernel frees
+it when the last of them ends, even by ``kill -9``.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from penstock.errors import StoreError
 from penstock.rules.model import RuleSet
 from penstock.rules.walk import all_rules, limits_of
 from penstock.running.settings import Settings, SettingsError
 from penstock.stores.base import Store
-from penstock.stores.memory import MemoryStore
 from penstock.stores.shared import SharedMemoryStore, bytes_needed, new_memory_file, sizes
+from penstock.stores.url import LEASED, MEMORY, SHARED, store_from_url
 
 logger = logging.getLogger("penstock.server")
 
-MEMORY, SHARED = "memory", "shared"
 _INHERITED = "descriptor:"
 DEFAULT_MAX_KEYS = 1_000_000
 # Enough for every algorithm but sliding_log, and for a sliding_window with many cells.
@@ -59,68 +59,70 @@ def inherited_fd(where: str) -> int | None:
 
 
 def sizes_for(settings: Settings, rules: RuleSet) -> tuple[int, int]:
-    """How many keys, and bytes for each: as the settings say, or what the rules need."""
-    needed, why = 0, ""
-    for rule in all_rules(rules):
-        for _, limits in limits_of(rule):
-            for each in limits:
-                if bytes_needed(each.limit) > needed:
-                    needed = bytes_needed(each.limit)
-                    why = f"rule {rule.id}: {each.limit}"
+    """The number of keys and the bytes for each: from the settings, or what the rules need."""
+    needs = (
+        (bytes_needed(each.limit), rule.id, each.limit)
+        for rule in all_rules(rules)
+        for _, limits in limits_of(rule)
+        for each in limits
+    )
+    needed, rule_id, limit = max(needs, key=lambda need: need[0], default=(0, "", None))
     row = settings.bytes_per_key
     if row is not None and row < needed:
         raise SettingsError(
-            f"bytes_per_key is {row}, and {why} needs {needed}: raise --bytes-per-key to"
-            f" {needed} or leave it out, or use an algorithm of constant size such as"
-            " sliding_window"
+            f"bytes_per_key is {row}, and rule {rule_id}: {limit} needs {needed}: raise"
+            f" --bytes-per-key to {needed} or leave it out, or use an algorithm of constant size"
+            " such as sliding_window"
         )
     return settings.max_keys or DEFAULT_MAX_KEYS, row or max(needed, LEAST_BYTES_PER_KEY)
 
 
 def open_store(where: str, settings: Settings, rules: RuleSet) -> Store:
-    if where == MEMORY:
-        return MemoryStore(settings.max_keys or DEFAULT_MAX_KEYS)
     fd = inherited_fd(where)
     if fd is not None:
         return SharedMemoryStore(fd)
-    if where.startswith(f"{SHARED}:"):
-        return _open_file(Path(where.partition(":")[2]), settings, rules)
-    if "://" not in where:
+    scheme, colon, path = where.partition(":")
+    if not colon and scheme != MEMORY:
         raise SettingsError(_unknown(where))
+    options: dict[str, Any]
+    if scheme == MEMORY:
+        options = {"max_keys": settings.max_keys or DEFAULT_MAX_KEYS}
+    elif scheme == SHARED:
+        options = _file_options(Path(path), settings, rules)
+    else:
+        options = {
+            "deadline": settings.deadline,
+            "on_failure": settings.on_failure,
+            "share": settings.share,
+        }
     try:
-        from penstock.stores.redis import RedisStore
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"a store in Redis needs {error.name}: pip install 'penstock[redis]'"
-        ) from None
-    try:
-        return RedisStore(
-            where,
-            deadline=settings.deadline,
-            on_failure=settings.on_failure,
-            share=settings.share,
-        )
-    except (ValueError, TypeError) as error:
+        store = store_from_url(where, **options)
+    except (ModuleNotFoundError, TypeError, ValueError) as error:
         raise SettingsError(f"store: {error}") from None
+    if not settings.leased or where.startswith(LEASED):
+        return store
+    from penstock.stores.leased import LeasedStore  # needs the extra for Redis
+    from penstock.stores.redis import RedisStore
+
+    if not isinstance(store, RedisStore):
+        raise SettingsError("leased needs a store in Redis: --store redis://...")
+    return LeasedStore(store)
 
 
-def _open_file(path: Path, settings: Settings, rules: RuleSet) -> SharedMemoryStore:
-    """An existing file keeps its sizes. `SettingsError` if the settings name others."""
+def _file_options(path: Path, settings: Settings, rules: RuleSet) -> dict[str, Any]:
+    """An existing file keeps its sizes, unless the settings name others, which is an error."""
     max_keys, row = sizes_for(settings, rules)
-    try:
-        if path.exists():
-            return SharedMemoryStore(path, settings.max_keys, settings.bytes_per_key)
-        return SharedMemoryStore(path, max_keys, row)
-    except ValueError as error:
-        raise SettingsError(f"store: {error}") from None
+    if path.exists():
+        return {"max_keys": settings.max_keys, "bytes_per_key": settings.bytes_per_key}
+    return {"max_keys": max_keys, "bytes_per_key": row}
 
 
 def describe(where: str, settings: Settings, rules: RuleSet) -> str:
-    """For logs. A URL may still hold a password."""
+    """For logs. A URL may still contain a password."""
     if where == MEMORY:
         return f"{MEMORY}, {settings.max_keys or DEFAULT_MAX_KEYS} keys"
     if inherited_fd(where) is None:
-        return where
+        return f"{where}, leased" if settings.leased else where
     return "{}, {} keys of {} bytes".format(SHARED, *sizes_for(settings, rules))
 
 

@@ -1,36 +1,46 @@
-"""Worker: one process's part of the service: a store, rules, and the wires that use them."""
+"""Worker: the part of the service that decides: a store, rules, and servers for HTTP and gRPC."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import socket
 from typing import Any
 
-from penstock.admin.commands import apply_command
+from penstock.admin.commands import Answer, Command, apply_command, done, failed
 from penstock.async_gate import AsyncGate
 from penstock.errors import PenstockError, RulesError
 from penstock.events import Event, StoreDown, StoreUp
-from penstock.gate import Prepared
+from penstock.integrations.deciding.dimension_sources import parse_dimensions
 from penstock.integrations.deciding.identity import Trust
 from penstock.metrics import Recorder
+from penstock.rules.deciding.compiled import Prepared
 from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.model import RuleSet
+from penstock.running.access_log import observer_for
+from penstock.running.certificates import Certificates, open_certificate
+from penstock.running.event_loop import start_server
 from penstock.running.listeners import GRPCIO, NGHTTP2, Sockets, choose_wire
-from penstock.running.observers import observer_for
+from penstock.running.quotas import quota_service
+from penstock.running.rules_in_force import NewRules
 from penstock.running.settings import Settings, SettingsError, address_of
 from penstock.running.stores import open_store
 from penstock.service.health import RATELIMIT, STORE, WHOLE, Health
+from penstock.service.rlqs.views import collect, rows
 from penstock.service.service import Service
+from penstock.wires.grpc.h2.limits import Limits
 from penstock.wires.grpc.health import health_methods
 from penstock.wires.grpc.methods import Methods
 from penstock.wires.grpc.reflection import reflection_methods
 from penstock.wires.http.api import http_api
+from penstock.wires.http.connections import HANDSHAKE
 from penstock.wires.http.protocol import HttpServer
 
 logger = logging.getLogger("penstock.server")
 
 SHOULD_RATE_LIMIT = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+STREAM_QUOTAS = "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas"
 # Seconds in which requests are still answered while health already says "not serving".
 NOTICE = 0.2
 
@@ -46,49 +56,63 @@ class Worker:
         salt: bytes | None,
         rules: RuleSet,
         lineage: Lineage | None = None,
+        lease_secret: bytes | None = None,
+        quota_file: str = "",
     ) -> None:
         self.settings = settings
+        self.name = name
         self.health = Health((RATELIMIT, STORE), vital=(RATELIMIT,))
         self.store = open_store(store, settings, rules)
-        self.gate = _gate(settings, self.store, rules, lineage)
+        self.gate = AsyncGate(rules, self.store, lineage=lineage)
+        if settings.shadow:
+            self.gate.switches.mode("shadow")
         self.recorder = Recorder(worker=name, salt=salt)
         self.recorder.follow(self.gate)
         observer = observer_for(settings, self.recorder, salt)
-        self.service = Service(self.gate, observer=observer, headers=settings.headers)
+        self.service = Service(
+            self.gate, observer=observer, headers=settings.headers,
+            dynamic_metadata=settings.response_dynamic_metadata, lease_secret=lease_secret,
+        )  # fmt: skip
+        # The only place that decides whether quota streams are served.
+        self.quota_service = quota_service(settings, self.gate, quota_file)
         self.wire = choose_wire(settings)
         self._trust = Trust(settings.trusted, header=settings.forwarded)
         self._http: HttpServer | None = None
         self._grpc: Any = None
-        self._tls: Any = None
+        self._certificates = Certificates()
         self._listeners: list[asyncio.AbstractServer] = []
         self._draining = False
         self._prepared: Prepared | None = None
-        self._readmitting: set[asyncio.Task[None]] = set()
         subscribe = getattr(self.store, "subscribe", None)
         if subscribe is not None:
             subscribe(self._on_store_event)
 
     async def start(self, sockets: Sockets) -> None:
         """Listen. `SettingsError` if the settings make that impossible."""
-        loop = asyncio.get_running_loop()
         if self.store.waits:
             await self._try_store()
+        if self.quota_service is not None:
+            self.quota_service.start()
         if sockets.http is not None:
-            refunds = self.settings.http_refunds
-            api = http_api(self.service, self.health, self._trust, refunds=refunds)
+            api = http_api(
+                self.service, self.health, self._trust, refunds=self.settings.http_refunds,
+                dimensions=parse_dimensions(self.settings.dimension),
+            )  # fmt: skip
             self._http = HttpServer(api)
-            self._listeners.append(
-                await loop.create_server(self._http.factory, sock=sockets.http)
-                if sockets.http.family != socket.AF_UNIX
-                else await loop.create_unix_server(self._http.factory, sock=sockets.http)
-            )
+            options = {}
+            tls = open_certificate(self.settings, "http")
+            if tls is not None:
+                self._certificates.add(tls, self._http.readmit)
+                options = tls.listening(HANDSHAKE)
+            server = await start_server(self._http.factory, sockets.http, **options)
+            self._listeners.append(server)
         if self.wire == NGHTTP2 and sockets.grpc is not None:
             await self._start_nghttp2(sockets.grpc)
         elif self.wire == GRPCIO:
             await self._start_grpcio(sockets.grpc)
 
     async def _try_store(self) -> None:
-        """Start also if it is down: that is what failure policies are for."""
+        """If it is down, start anyway: failure policies decide until it is up."""
         connect = getattr(self.store, "connect_async", None)
         if connect is None:
             return
@@ -100,22 +124,32 @@ class Worker:
 
     def _methods(self) -> Methods:
         health = health_methods(self.health)
-        unary = {SHOULD_RATE_LIMIT: self.service.rate_limit, **health.unary}
-        services = sorted({path.split("/")[1] for path in (*unary, *health.watch)})
+        unary = {SHOULD_RATE_LIMIT: self.service.message_handler, **health.unary}
+        quota = self.quota_service
+        bidi = {} if quota is None else {STREAM_QUOTAS: quota.open}
+        services = sorted({path.split("/")[1] for path in (*unary, *health.watch, *bidi)})
         reflection = reflection_methods(services)
-        return Methods({**unary, **reflection.unary}, reflection.each, health.watch)
+        return Methods({**unary, **reflection.unary}, reflection.each, health.watch, bidi)
+
+    def _limits(self) -> Limits:
+        size, usual = self.settings.rlqs_message_bytes, Limits()
+        # An answer has about twice the size of a report, and both may be waiting.
+        return dataclasses.replace(
+            usual, bidi_message_bytes=size, bidi_queue_bytes=max(2 * size, usual.bidi_queue_bytes),
+            held_bytes=max(4 * size, usual.held_bytes),
+        )  # fmt: skip
 
     async def _start_nghttp2(self, listener: socket.socket) -> None:
         from penstock.wires.grpc.h2.server import H2Server
 
-        loop = asyncio.get_running_loop()
-        self._grpc = H2Server(self._methods())
+        self._grpc = H2Server(self._methods(), self._limits())
         options = {}
-        if self.settings.tls_cert:
-            self._tls = _server_tls(self.settings)
-            options = self._tls.listening(self._grpc.limits)
-        make = loop.create_unix_server if listener.family == socket.AF_UNIX else loop.create_server
-        self._listeners.append(await make(self._grpc.factory, sock=listener, **options))
+        tls = open_certificate(self.settings, "grpc")
+        if tls is not None:
+            self._certificates.add(tls, self._grpc.readmit)
+            limits = self._grpc.limits
+            options = tls.listening(limits.handshake_seconds, limits.linger_seconds)
+        self._listeners.append(await start_server(self._grpc.factory, listener, **options))
 
     async def _start_grpcio(self, reserved: socket.socket | None) -> None:
         from penstock.wires.grpc.grpcio import GrpcioServer, credentials
@@ -123,16 +157,15 @@ class Worker:
         address = address_of(self.settings.grpc, "grpc")
         if isinstance(address, tuple) and reserved is not None:
             address = (address[0], reserved.getsockname()[1])
-        self._grpc = GrpcioServer(self._methods())
+        self._grpc = GrpcioServer(self._methods(), self._limits())
         where = f"unix:{address}" if isinstance(address, str) else "{}:{}".format(*address or ())
-        tls = None
-        if self.settings.tls_cert:
-            self._tls = _server_tls(self.settings)
-            tls = credentials(self._tls)
+        tls = open_certificate(self.settings, "grpc")
+        if tls is not None:
+            self._certificates.add(tls)
         try:
             await self._grpc.start(
                 where,
-                credentials=tls,
+                credentials=None if tls is None else credentials(tls),
                 mutual=bool(self.settings.tls_client_ca),
                 reuse_port=self.settings.workers > 1,
             )
@@ -147,95 +180,69 @@ class Worker:
         elif isinstance(event, StoreUp):
             self.health.set(STORE, True)
 
-    async def apply(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Do what the admin API or the supervisor asks."""
+    async def apply(self, command: Command) -> Answer:
+        """Execute a command of the admin API or the supervisor."""
         verb = command.get("do")
         if verb == "snapshot":
-            return {"ok": True, "result": self.recorder.snapshot().to_bytes().decode("latin-1")}
+            snapshot = self.recorder.snapshot()
+            if self.quota_service is not None:
+                collect(snapshot, self.quota_service)
+            return done(snapshot.to_bytes().decode("latin-1"))
+        if verb == "quotas" and self.quota_service is not None:
+            return done(rows(self.quota_service))
         if verb == "health":
             parts = self.health.parts().items()
-            return {"ok": True, "result": {name: [part.ok, part.reason] for name, part in parts}}
+            return done({name: [part.ok, part.reason] for name, part in parts})
         if verb == "swap_rules":
-            return await self._swap_rules()
+            return await self.swap()
         if verb == "reject_rules":
-            self._reject_rules(command["reason"])
-            return {"ok": True, "result": None}
+            prepared, self._prepared = self._prepared, None
+            self.gate.reject(command["reason"], prepared)
+            return done()
         if verb == "reload_tls":
-            return self._reload_tls()
+            error = self._certificates.reload()
+            return done() if error is None else failed(422, error)
         return await apply_command(self.gate, command)
 
-    async def prepare_rules(self, rules: RuleSet) -> dict[str, Any]:
-        """Compile them, in a thread, as large ones take a while; `swap_rules` comes next."""
+    async def prepare(self, new: NewRules) -> Answer:
+        return await self.prepare_rules(new.rules)
+
+    async def prepare_rules(self, rules: RuleSet) -> Answer:
+        """Compile them, in a thread because large ones take a while; `swap` comes next."""
         try:
             self._prepared = await asyncio.to_thread(self.gate.prepare, rules)
         except RulesError as error:
-            return {"ok": False, "status": 422, "error": str(error)}
+            return failed(422, str(error))
         except Exception as error:
             logger.exception("new rules could not be prepared")
-            return {"ok": False, "status": 500, "error": f"{type(error).__name__}: {error}"}
-        return {"ok": True, "result": None}
+            return failed(500, f"{type(error).__name__}: {error}")
+        return done()
 
-    async def _swap_rules(self) -> dict[str, Any]:
+    async def swap(self) -> Answer:
         prepared, self._prepared = self._prepared, None
         if prepared is None:
-            return {"ok": False, "status": 409, "error": "no rules were prepared"}
+            return failed(409, "no rules were prepared")
         await asyncio.to_thread(self.gate.swap, prepared)
-        return {"ok": True, "result": None}
-
-    def _reject_rules(self, reason: str) -> None:
-        prepared, self._prepared = self._prepared, None
-        self.gate.reject(reason, prepared)
-
-    def _reload_tls(self) -> dict[str, Any]:
-        if self._tls is not None:
-            try:
-                changed_ca = self._tls.reload()
-            except (OSError, ValueError) as error:
-                logger.error("the new certificate cannot be used, the old one stays: %s", error)
-                return {"ok": False, "status": 422, "error": str(error)}
-            if changed_ca and self.wire == NGHTTP2:
-                task = asyncio.create_task(self._grpc.readmit(self._tls.admits))
-                self._readmitting.add(task)
-                task.add_done_callback(self._readmitting.discard)
-        return {"ok": True, "result": None}
+        return done()
 
     async def drain(self, seconds: float) -> None:
-        """Report that it is not serving, accept no more, answer open requests, and close."""
+        """Report "not serving", stop accepting, answer open requests, and close."""
         if self._draining:
             return
         self._draining = True
-        for task in self._readmitting:
-            task.cancel()
+        await self._certificates.close()
         self.health.set(WHOLE, False, "draining")
         notice = min(NOTICE, seconds)
         await asyncio.sleep(notice)
         for listener in self._listeners:
             listener.close()
-        ending = [
-            server.drain(seconds - notice)
-            for server in (self._http, self._grpc)
-            if server is not None
-        ]
-        await asyncio.gather(*ending)
+        servers = [server for server in (self._http, self._grpc) if server is not None]
+        await asyncio.gather(*[server.drain(seconds - notice) for server in servers])
+        if self.quota_service is not None:
+            await self.quota_service.close()
         self.recorder.close()
         self.gate.close()
         close = getattr(self.store, "close_async", None)
         if close is not None:
             await close()
         self.store.close()
-
-
-def _gate(settings: Settings, store: Any, rules: RuleSet, lineage: Lineage | None) -> AsyncGate:
-    gate = AsyncGate(rules, store, lineage=lineage)
-    if settings.shadow:
-        gate.switches.mode("shadow")
-    return gate
-
-
-def _server_tls(settings: Settings) -> Any:
-    from penstock.wires.grpc.h2.tls import ServerTLS
-
-    try:
-        return ServerTLS(settings.tls_cert, settings.tls_key, settings.tls_client_ca or None)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"the certificate cannot be used: {error}") from None

@@ -1,8 +1,8 @@
-"""A worker as a process of its own: ``python -m penstock.running.worker_main FD FD``.
+"""A worker in a process of its own: ``python -m penstock.running.worker_main FD FD``.
 
-The supervisor starts it with two sockets: one end of a channel, and one over which rules come.
-Settings come over the channel: every user of the machine can read a command line, and a store's
-URL may hold a password.
+The supervisor starts it with two sockets: one for a channel, and one over which it sends rules.
+Settings come over the channel, not as arguments: every user of the machine can read a command
+line, and the store's URL may contain a password.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import socket
 import sys
 from typing import Any
 
+from penstock.admin.commands import SWITCHES, done, failed
 from penstock.errors import PenstockError
 from penstock.metrics import Hashed
 from penstock.running import logs
 from penstock.running.channel import Channel, Message
 from penstock.running.event_loop import run
 from penstock.running.listeners import Sockets
-from penstock.running.rules_transfer import receive_rules
+from penstock.running.rules_in_force import receive_rules
 from penstock.running.settings import Settings
 from penstock.running.worker import Worker
 
@@ -39,14 +40,14 @@ class WorkerHost:
         if verb == "start":
             return await self._start(message)
         if not self._started or self._worker is None:
-            return {"ok": False, "status": 503, "error": "not started", "away": True}
+            return failed(503, "not started", away=True)
         if verb == "prepare_rules":
             rules, _ = await asyncio.to_thread(receive_rules, self._rules_from)
             return await self._worker.prepare_rules(rules)
         if verb == "drain":
             await self._worker.drain(message["seconds"])
             self.ended.set()
-            return {"ok": True, "result": None}
+            return done()
         return await self._worker.apply(message)
 
     async def _start(self, message: Message) -> Message:
@@ -58,14 +59,21 @@ class WorkerHost:
             logs.setup(settings.log_level, settings.log_format, hashed=hashed)
             fds = message["descriptors"]
             rules, lineage = receive_rules(self._rules_from)
-            self._worker = Worker(settings, message["store"], message["name"], salt, rules, lineage)
-            for command in message["switches"]:
+            secret = bytes.fromhex(message["lease_secret"])
+            self._worker = Worker(
+                settings, message["store"], message["name"], salt, rules, lineage, secret,
+                message["quota_file"],
+            )  # fmt: skip
+            commands = message["switches"]
+            for command in [each for each in commands if each["do"] not in SWITCHES]:
                 await self._worker.apply(command)
+            switches = [each for each in commands if each["do"] in SWITCHES]
+            await self._worker.apply({"do": "batch", "commands": switches})
             await self._worker.start(Sockets(_socket(fds["http"]), _socket(fds["grpc"])))
         except PenstockError as error:
-            return {"ok": False, "status": 422, "error": str(error)}
+            return failed(422, str(error))
         self._started = True
-        return {"ok": True, "result": None}
+        return done()
 
 
 def _as_tuple(value: Any) -> Any:
@@ -81,7 +89,7 @@ async def main(channel_fd: int, rules_fd: int) -> None:
     channel = Channel(host.answer)
     await channel.open(socket.socket(fileno=channel_fd))
     loop = asyncio.get_running_loop()
-    # A Ctrl-C in a terminal reaches all processes; the supervisor decides what follows.
+    # A Ctrl-C in a terminal reaches all processes; only the supervisor reacts to it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, lambda: None)
     gone = asyncio.create_task(channel.closed.wait())

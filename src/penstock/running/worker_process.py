@@ -1,4 +1,4 @@
-"""WorkerProcess: one worker in a process of its own, as the supervisor holds it."""
+"""WorkerProcess: the supervisor's handle of one worker in a process of its own."""
 
 from __future__ import annotations
 
@@ -9,34 +9,43 @@ import logging
 import socket
 import sys
 
+from penstock.admin.commands import Answer, Command, failed
 from penstock.running.channel import Channel, Message
-from penstock.running.fleet import Answer, Command, NewRules
 from penstock.running.listeners import Sockets
-from penstock.running.rules_transfer import send_rules
+from penstock.running.rules_in_force import NewRules, send_rules
 from penstock.running.settings import Settings, SettingsError
 from penstock.running.stores import inherited_fd
 from penstock.running.worker import NOTICE
 
 logger = logging.getLogger("penstock.server")
 
-# Seconds. A hundred thousand rules on a busy machine need half a minute. A worker that needs longer
-# than this is taken for hung, and killed.
+# Seconds until a worker counts as hung, and is killed. A hundred thousand rules take half a minute
+# on a busy machine.
 START = PREPARE = 120.0
 SWAP = 10.0
 
 
 class WorkerProcess:
-    """One worker, whichever process it is at the moment."""
+    """One worker. When its process dies, `start` replaces it by a new one."""
 
     def __init__(
-        self, number: int, settings: Settings, store: str, salt: bytes | None, sockets: Sockets
+        self,
+        number: int,
+        settings: Settings,
+        store: str,
+        salt: bytes | None,
+        sockets: Sockets,
+        lease_secret: bytes,
+        quota_file: str = "",
     ) -> None:
         self.name = str(number)
-        self.rules = b""  # in force in it, pickled; none until it is ready
-        self.missed: list[Command] = []  # while it was being started
+        self.rules = b""  # pickled: those in force in it; empty until it is ready
+        self.missed: list[Command] = []  # commands that came while it was starting
         self._settings = settings
         self._store = store
         self._salt = salt
+        self._lease_secret = lease_secret
+        self._quota_file = quota_file
         self._sockets = sockets
         self._prepared: bytes | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -44,16 +53,16 @@ class WorkerProcess:
         self._rules_to: socket.socket | None = None
 
     async def start(self, rules: bytes, switches: list[Command]) -> None:
-        """A new process, ready. `SettingsError` if it says that it cannot start.
+        """Start a process, and wait until it is ready. `SettingsError` if it cannot start.
 
-        ``rules`` are pickled, with their lineage. ``switches`` are commands that bring it to
-        where the others are.
+        ``rules`` are pickled, with their lineage. ``switches`` are commands that bring it to the
+        state of the other workers.
         """
         self.missed.clear()
         self._prepared = None
         ours, theirs = socket.socketpair()
         self._rules_to, their_rules = socket.socketpair()
-        self._channel = Channel(_nothing_to_ask)
+        self._channel = Channel(_unexpected)
         try:
             with theirs, their_rules:
                 await self._channel.open(ours)
@@ -71,8 +80,8 @@ class WorkerProcess:
         self.rules = rules
 
     async def _start_process(self, *ends: socket.socket) -> None:
-        held = (*ends, self._sockets.http, self._sockets.grpc)
-        descriptors = [each.fileno() for each in held if each is not None]
+        inherited = (*ends, self._sockets.http, self._sockets.grpc)
+        descriptors = [each.fileno() for each in inherited if each is not None]
         store = inherited_fd(self._store)
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "penstock.running.worker_main",
@@ -89,6 +98,8 @@ class WorkerProcess:
             "store": self._store,
             "name": self.name,
             "salt": None if self._salt is None else self._salt.hex(),
+            "lease_secret": self._lease_secret.hex(),
+            "quota_file": self._quota_file,
             "descriptors": {
                 "http": None if http is None else http.fileno(),
                 "grpc": None if grpc is None else grpc.fileno(),
@@ -97,18 +108,18 @@ class WorkerProcess:
         }
 
     async def apply(self, command: Command, timeout: float = 10.0) -> Answer:
-        """Never raises: a worker that does not answer is an answer, too."""
+        """Never raises: if the worker does not answer, the answer says so."""
         if self._channel is None or not self.rules:
             return away(f"worker {self.name} is being started")
         try:
             return await self._channel.ask(command, timeout)
         except TimeoutError:
-            return {"ok": False, "status": 504, "error": f"worker {self.name} did not answer"}
+            return failed(504, f"worker {self.name} did not answer")
         except ConnectionError:
             return away(f"worker {self.name} is gone")
 
     async def prepare(self, new: NewRules) -> Answer:
-        """A worker that does not answer in time is killed, and so is started again."""
+        """A worker that does not answer in time is killed, so that it is restarted."""
         return await self.prepare_pickled(new.pickled)
 
     async def prepare_pickled(self, rules: bytes) -> Answer:
@@ -120,7 +131,7 @@ class WorkerProcess:
         except ConnectionError:
             return away(f"worker {self.name} is gone")
         except OSError as error:
-            return {"ok": False, "status": 500, "error": f"the rules could not be sent: {error}"}
+            return failed(500, f"the rules could not be sent: {error}")
         answer = await self.apply({"do": "prepare_rules"}, PREPARE)
         self._prepared = rules if answer["ok"] and self._process is process else None
         if answer.get("status") == 504:
@@ -129,7 +140,7 @@ class WorkerProcess:
         return answer
 
     async def swap(self) -> Answer:
-        """Killed if it does not: it would decide by other rules than the rest."""
+        """If it fails, the worker is killed: it would decide by other rules than the rest."""
         process, prepared, self._prepared = self._process, self._prepared, None
         if prepared is None:  # it was started again since it prepared them
             return away(f"worker {self.name} has not prepared the new rules")
@@ -163,14 +174,14 @@ class WorkerProcess:
         await self.kill()
 
     async def _close_sockets(self, after: float) -> None:
-        """When the worker does: while we hold them, new connections would wait for nobody."""
+        """At the same time as the worker: while a copy is open, clients can still connect."""
         await asyncio.sleep(after)
         for each in (self._sockets.http, self._sockets.grpc):
             if each is not None:
                 each.close()
 
     async def kill(self) -> None:
-        """If it has not ended by itself."""
+        """Kill it if it still runs, and close the connections to it."""
         self.rules = b""
         process = self._process
         if process is not None and process.returncode is None:
@@ -185,10 +196,10 @@ class WorkerProcess:
             await channel.close()
 
 
-async def _nothing_to_ask(message: Message) -> Message:
-    return {"ok": False, "status": 404, "error": "a worker asks nothing"}
+async def _unexpected(message: Message) -> Message:
+    return failed(404, "a worker sends no commands")
 
 
 def away(error: str) -> Answer:
-    """The answer for a worker that is not running, or not yet again."""
-    return {"ok": False, "status": 503, "error": error, "away": True}
+    """The answer for a worker that is not running now."""
+    return failed(503, error, away=True)

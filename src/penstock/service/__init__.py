@@ -1,6 +1,8 @@
 """The rate limit service without sockets: messages in, messages out.
 
-`Service` decides for every wire. Envoy's messages are read by `rls_request.py` and written by
-`rls_response.py`; plain requests take the short way (`rls_quick.py`), all others the general one
-(`rls_general.py`). May import the gate and the metrics, never a wire.
+`Service` (`service.py`) answers for every wire; the decision itself is made in `rules/deciding`.
+`rls_request.py` decodes Envoy's RateLimitRequest and `rls_response.py` writes the
+RateLimitResponse; `rls_json.py` does both for JSON. Plain requests
+take a short path (`rls_quick.py`), all others the general one (`rls_general.py`). `leases.py` has
+the ids with which clients release slots. May import the gate and the metrics, never a wire.
 """

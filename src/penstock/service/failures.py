@@ -1,4 +1,4 @@
-"""Requests that could not be decided: whose fault it was, and what the client is told."""
+"""Requests that could not be decided: whose fault it is, and the message for the client."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ logger = logging.getLogger("penstock.server")
 
 
 def is_ours(error: PenstockError) -> bool:
-    """Whether the store failed, rather than that the request made no sense."""
+    """Whether the store failed, rather than the request being wrong."""
     return isinstance(error, StoreError) and not isinstance(error, UnsupportedLimit)
 
 
 def for_client(error: PenstockError) -> str:
-    """What a client is told. Where the store is, and what lies in it, is for the log."""
+    """The message for a client. Details about the store go to the log only."""
     if not is_ours(error):
         return str(error)
     logger.error("a request could not be decided: %s", error)

@@ -1,7 +1,4 @@
-"""How a gRPC call ends that does not end well: a number and a text.
-
-The numbers are gRPC's own and never change.
-"""
+"""Status codes of gRPC, and the error that ends a call with one of them."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ UNAVAILABLE: Final = 14
 DATA_LOSS: Final = 15
 UNAUTHENTICATED: Final = 16
 
-# Clients take some 8 KB of headers in all; a text that is cut is better than none.
+# Clients accept some 8 KB of headers in total; a truncated text is better than none.
 LONGEST_TEXT: Final = 1024
 
 _PLAIN: Final = bytes(b for b in range(0x20, 0x7F) if b != ord("%"))
@@ -35,7 +32,7 @@ _ENCODED: Final = [bytes([b]) if b in _PLAIN else b"%%%02X" % b for b in range(2
 
 
 class GrpcError(PenstockError):
-    """Ends a call with this status. A wire turns it into trailers; it is not a failure of ours."""
+    """Ends a call with this status. A wire turns it into trailers."""
 
     def __init__(self, code: int, message: str = "") -> None:
         if not OK < code <= UNAUTHENTICATED:
@@ -47,16 +44,23 @@ class GrpcError(PenstockError):
         super().__init__(message)
 
     def __reduce__(self) -> tuple[type[GrpcError], tuple[int, str]]:
-        """It may have to come back from another process."""
+        """It can be sent between processes."""
         return type(self), (self.code, self.message)
 
 
+def check_status(code: int) -> int:
+    """``code``, if it is a status of gRPC."""
+    if not OK <= code <= UNAUTHENTICATED:
+        raise ValueError(f"{code} is no status of gRPC: use 0 to 16, as in UNAVAILABLE")
+    return code
+
+
 def percent_encoded(message: str) -> bytes:
-    """``message`` as the field grpc-message holds it: UTF-8, with all but plain ASCII escaped."""
+    """``message`` for the grpc-message field: UTF-8, with all but plain ASCII escaped."""
     data = message.encode("utf-8", "replace")[:LONGEST_TEXT]
     if data.translate(None, _PLAIN):
         data = b"".join([_ENCODED[byte] for byte in data])
         cut = data[:LONGEST_TEXT]
-        # Never half an escape: it would be taken for text.
+        # Do not cut an escape in half: it would be read as text.
         data = cut[: cut.rindex(b"%")] if b"%" in cut[-2:] and len(data) > LONGEST_TEXT else cut
     return data

@@ -1,9 +1,9 @@
-"""Health: which parts of the service are well, by name, and who wants to know.
+"""Health: which parts of the service are healthy, by name, and who listens for changes.
 
-``""`` is the service as a whole. It is well unless it was said not to be (it is draining, it
-is not ready yet) or a vital part is not. While the whole was said not to be well, no part is:
-who asks for one by name must stay away, too. A part that is not vital, such as a shared
-store, pulls nothing down with it: without it, limits follow their failure policy.
+``""`` is the service as a whole. It is healthy unless it was set not to be (while it drains, or
+is not ready yet) or a vital part is not. While the whole is set unhealthy, so are all parts:
+clients that ask for one by name must stay away, too. A part that is not vital, such as a shared
+store, does not affect the whole: without it, limits follow their failure policy.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ WHOLE = ""
 RATELIMIT = "ratelimit"  # the name that Envoy's service answers for
 STORE = "store"
 
-# Called with the name of what may have changed; from any thread, so it must not wait.
+# Called with the name of the part that changed, from any thread: it must not block.
 Listener = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``reason`` says why it is not well, for people."""
+    """``reason`` says why it is not healthy, for people."""
 
     ok: bool
     reason: str = ""
 
 
 class Health:
-    """The parts, all well to begin with. Any thread may use it."""
+    """The parts, all healthy at first. Thread-safe."""
 
     def __init__(
         self, parts: Iterable[str] = (RATELIMIT,), vital: Iterable[str] = (RATELIMIT,)
@@ -40,7 +40,7 @@ class Health:
         self._listeners: list[Listener] = []
 
     def set(self, name: str, ok: bool, reason: str = "") -> None:
-        """Say how a part is; a new name is a new part."""
+        """Set the health of a part; a new name is a new part."""
         part = Part(bool(ok), "" if ok else reason)
         with self._lock:
             before = self._parts.get(name)
@@ -54,35 +54,36 @@ class Health:
         return name in self._parts
 
     def serving(self, name: str = WHOLE) -> bool:
-        """Whether to send requests here; False for a part that is not known."""
+        """Whether to send requests here; False for an unknown part."""
         return self.part(name).ok
 
     def part(self, name: str = WHOLE) -> Part:
-        """How a part is, all considered."""
+        """The health of a part, with what the whole and vital parts imply."""
         with self._lock:
             parts = dict(self._parts)
-        found = parts.get(name)
-        if found is None:
+        part = parts.get(name)
+        if part is None:
             return Part(False, "unknown")
-        whole = parts[WHOLE]
-        if not whole.ok or not found.ok:
-            return found if not found.ok else whole
+        if not part.ok:
+            return part
+        if not parts[WHOLE].ok:
+            return parts[WHOLE]
         if name == WHOLE:
             for vital in sorted(self._vital):
                 if not parts[vital].ok:
                     return Part(False, f"{vital}: {parts[vital].reason}".rstrip(": "))
-        return found
+        return part
 
     def parts(self) -> Mapping[str, Part]:
         """All of them, by name."""
         return {name: self.part(name) for name in sorted(self._parts)}
 
     def subscribe(self, listener: Listener) -> None:
-        """Have ``listener`` called after every change, with the part's name."""
+        """Call ``listener`` after every change, with the part's name."""
         with self._lock:
             self._listeners.append(listener)
 
     def unsubscribe(self, listener: Listener) -> None:
-        """Have it called no more."""
+        """Stop calling ``listener``."""
         with self._lock:
             self._listeners.remove(listener)

@@ -1,7 +1,7 @@
-"""The general way: a request of Envoy's, put to the gate, and what its verdict comes to.
+"""Decides on requests from Envoy by the gate, and turns verdicts into responses.
 
-One check is nearly always all. Hits that are given back have no decision: what is left is
-looked at afterwards.
+Nearly always one check is enough. If hits were given back there is no decision, so a second check
+looks at what is left.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from penstock.base_gate import BaseGate
 from penstock.clock import Clock
-from penstock.gate import Gate
-from penstock.limit import Limit
+from penstock.limits import Limit
 from penstock.numbers import whole_seconds, window_left
 from penstock.rules.deciding import verdict as reasons
 from penstock.rules.deciding.verdict import Descriptor, Status, Verdict
-from penstock.rules.model import Rule
+from penstock.service.dynamic_metadata import Fields, metadata_of, write_metadata
 from penstock.service.envoy_constants import OK, OVER_LIMIT, PERIODS, U32, UNIT_OF_PERIOD, UNITS
 from penstock.service.grpc_status import INVALID_ARGUMENT, GrpcError
 from penstock.service.rls_request import RateLimitRequest, RequestedDescriptor
@@ -29,62 +29,72 @@ from penstock.service.rls_response import (
     write_response,
 )
 
-# Descriptors, domain, and the hits of those that state none.
-Asking = tuple[Sequence[Descriptor], str, int]
-Flow = Generator[Asking, Verdict, "Response"]
+# The arguments of a check: descriptors, domain, and the hits of descriptors that state none.
+CheckArguments = tuple[Sequence[Descriptor], str, int]
+Flow = Generator[CheckArguments, Verdict, "Response"]
 
 
 @dataclass(slots=True)
 class Response:
-    """A RateLimitResponse, and what it says of."""
+    """A RateLimitResponse, and the verdict that it is about."""
 
     domain: str
     verdict: Verdict
     rows: list[Row]
     headers: list[tuple[str, str]] = field(default_factory=list)
+    metadata: Fields | None = None
 
     @property
     def overall(self) -> int:
         return OK if self.verdict.allowed else OVER_LIMIT
 
     def wire(self) -> bytes:
-        return write_response(self.overall, self.rows, self.headers)
+        response = write_response(self.overall, self.rows, self.headers)
+        return response if self.metadata is None else response + write_metadata(self.metadata)
 
 
 class General:
     """Turns requests into checks, and verdicts into answers."""
 
-    def __init__(self, gate: Gate, clock: Clock) -> None:
+    def __init__(self, gate: BaseGate, clock: Clock, dynamic_metadata: bool = False) -> None:
         self._gate = gate
         self._clock = clock
+        self._dynamic_metadata = dynamic_metadata
 
     def flow(self, request: RateLimitRequest) -> Flow:
-        """A request, to be driven: yields what to check, is sent the verdict."""
-        known = request.domain in self._gate.matchers
-        wanted = [
-            self._descriptor(descriptor, request.hits, known) for descriptor in request.descriptors
+        """Decide on a request: yields the arguments of checks, is sent their verdicts."""
+        has_domain = request.domain in self._gate.matchers
+        descriptors = [
+            self._descriptor(descriptor, request.hits, has_domain)
+            for descriptor in request.descriptors
         ]
-        verdict = yield wanted, request.domain, request.hits
-        backs = [s.reason == reasons.REFUND for s in verdict.statuses]
-        if any(backs):
-            looks = [replace(one, hits=0) for one, back in zip(wanted, backs, strict=True) if back]
+        verdict = yield descriptors, request.domain, request.hits
+        looks = [
+            replace(descriptor, hits=0)
+            for descriptor, status in zip(descriptors, verdict.statuses, strict=True)
+            if status.reason == reasons.REFUND
+        ]
+        if looks:
             verdict = with_looks(verdict, (yield looks, request.domain, 1))
         rows = [
             self._row(status, descriptor)
             for status, descriptor in zip(verdict.statuses, request.descriptors, strict=True)
         ]
-        return Response(request.domain, verdict, rows)
+        response = Response(request.domain, verdict, rows)
+        if self._dynamic_metadata:
+            response.metadata = metadata_of(request, verdict)
+        return response
 
     def _descriptor(
-        self, descriptor: RequestedDescriptor, hits_of_all: int, known: bool
+        self, descriptor: RequestedDescriptor, request_hits: int, has_domain: bool
     ) -> Descriptor:
         hits = descriptor.hits
         if descriptor.negative:
-            hits = -(max(1, hits_of_all) if hits is None else hits)
+            hits = -(max(1, request_hits) if hits is None else hits)
         if descriptor.amount is None:
             return Descriptor(descriptor.pairs, None, hits)
-        limit: Limit | None = own_limit(descriptor.amount, descriptor.unit)
-        if not known:
+        limit: Limit | None = brought_limit(descriptor.amount, descriptor.unit)
+        if not has_domain:
             limit = None
         if limit is not None and descriptor.amount == 0:
             return Descriptor(descriptor.pairs, None, hits, closed_period_ns=limit.period_ns)
@@ -95,35 +105,36 @@ class General:
         decision = status.decision
         if decision is not None:
             rule_id = "" if status.rule is None else status.rule.id
-            limit = limit_told(decision.limit, status.limit_name, rule_id)
+            limit = reported_limit(decision.limit, status.limit_name, rule_id)
             return row_of(decision, limit, code, self._clock)
         if status.reason in (reasons.UNLIMITED, reasons.ALLOWED):
             return new_row(code, None, U32, -1)
         if status.reason == reasons.CLOSED:
-            limit = (
-                no_units(descriptor.unit, "")
-                if descriptor.amount == 0
-                else closed_limit(status.rule)
-            )
+            if descriptor.amount == 0:
+                limit = closed_limit(descriptor.unit, "")
+            else:
+                assert status.rule is not None, "a request or a rule closes a descriptor"
+                unit = UNIT_OF_PERIOD[status.rule.closed_period_ns]
+                limit = closed_limit(unit, status.rule.name or "")
             reset = whole_seconds(window_left(limit.window, self._clock.now()))
             return new_row(code, limit, 0, reset)
         return new_row(code, None, 0, -1)
 
 
-def with_looks(verdict: Verdict, looked: Verdict) -> Verdict:
-    """The verdict on hits that were given back, with what is left now."""
-    fresh = iter(looked.statuses)
+def with_looks(verdict: Verdict, look: Verdict) -> Verdict:
+    """A verdict on hits that were given back, with what is left now."""
+    looks = iter(look.statuses)
     statuses = []
     for status in verdict.statuses:
         if status.reason == reasons.REFUND:
-            seen = next(fresh)
-            status = replace(status, decision=seen.decision, limit_name=seen.limit_name)
+            now = next(looks)
+            status = replace(status, decision=now.decision, limit_name=now.limit_name)
         statuses.append(status)
     return Verdict(verdict.allowed, verdict.decision, verdict.rule, tuple(statuses))
 
 
 @lru_cache(4096)
-def own_limit(amount: int, unit: int) -> Limit:
+def brought_limit(amount: int, unit: int) -> Limit:
     """The limit that a request brought."""
     if unit == 0 or unit not in UNITS:
         names = ", ".join(name for number, name in UNITS.items() if number)
@@ -132,36 +143,30 @@ def own_limit(amount: int, unit: int) -> Limit:
 
 
 @lru_cache(1024)
-def no_units(unit: int, name: str) -> CurrentLimit:
-    """A limit of nothing at all. Its windows are those of any other limit of the unit."""
+def closed_limit(unit: int, name: str) -> CurrentLimit:
+    """A limit of zero requests. Its windows are those of any other limit of the unit."""
     return CurrentLimit(0, unit, name, PERIODS[unit])
 
 
-def closed_limit(rule: Rule | None) -> CurrentLimit:
-    assert rule is not None, "nothing but a rule and the request itself can close a descriptor"
-    return no_units(UNIT_OF_PERIOD[rule.closed_period_ns], rule.name or "")
-
-
 @lru_cache(8192)
-def limit_told(limit: Limit, name: str | None, rule_id: str) -> CurrentLimit:
-    """The limit as an answer names it: with the name that somebody gave it, if any."""
-    is_given = name is not None and name != str(limit) and not name.startswith(f"{rule_id} ")
-    return current_limit(limit, name if is_given else None)
+def reported_limit(limit: Limit, name: str | None, rule_id: str) -> CurrentLimit:
+    """The limit as responses report it, with its name unless that was generated."""
+    is_chosen = name is not None and name != str(limit) and not name.startswith(f"{rule_id} ")
+    return current_limit(limit, name if is_chosen else None)
 
 
 def ratelimit_headers(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Of the limit with the least left; one that is over goes before, for its longest wait."""
+    """For the limit with the longest wait if any is over, else for the one with the least left."""
     counted = [(row, row.limit) for row in rows if row.limit is not None]
     if not counted:
         return []
-    row, limit = min(
-        counted,
-        key=lambda each: (
-            (0, -each[0].reset) if each[0].code == OVER_LIMIT else (1, each[0].remaining)
-        ),
-    )
+    row, limit = min(counted, key=lambda pair: _strictness(pair[0]))
     return [
         ("RateLimit-Limit", str(limit.amount)),
         ("RateLimit-Remaining", str(row.remaining)),
         ("RateLimit-Reset", str(max(0, row.reset))),
     ]
+
+
+def _strictness(row: Row) -> tuple[int, int]:
+    return (0, -row.reset) if row.code == OVER_LIMIT else (1, row.remaining)

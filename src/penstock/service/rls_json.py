@@ -1,13 +1,13 @@
-"""Envoy's rate limit messages as JSON, for those who speak no gRPC.
+"""Envoy's rate limit messages as JSON, for clients without gRPC.
 
 ::
 
     {"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "42"}]}]}
     {"overallCode": "OK", "statuses": [{"code": "OK", "limitRemaining": 9, ...}]}
 
-It is the JSON of protobuf (proto3), read as strictly as Envoy's service does: names are
-lowerCamelCase or those of the .proto file, each once; numbers may be texts; null is as good
-as nothing; an unknown name is an error.
+It is the JSON of protobuf (proto3), read as strictly as Envoy's service does: names are in
+lowerCamelCase or as in the .proto file, and may not repeat; numbers may be strings; null means
+that a field is absent; unknown names are errors.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from penstock.service.dynamic_metadata import as_json
 from penstock.service.envoy_constants import (
     CODES,
     MOST_DESCRIPTORS,
@@ -35,26 +36,25 @@ from penstock.service.rls_response import Row
 from penstock.service.service import Service
 
 T = TypeVar("T")
-# Why hits are not given back to just anybody who can reach the port.
+# Otherwise anyone who can reach the port could give hits back.
 NO_REFUNDS = (
     "gives back what was used, which is not allowed here: start the service with --http-refunds,"
     " or use POST /v1/counters/refund of the admin API"
 )
-# Status, and the body: of an answer, or what was wrong.
-Answered = tuple[int, bytes]
+StatusAndBody = tuple[int, bytes]
 _UNIT_NUMBERS = {name: number for number, name in UNITS.items()}
-# Digits of the largest number that any field holds, with some zeros behind the point.
+# Enough for the largest number that any field holds, with some zeros after the point.
 _LONGEST_NUMBER = 40
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 class _Object(list[tuple[str, Any]]):
-    """An object as it came: its names in order, also those that come twice."""
+    """A JSON object as received: its names in order, with duplicates."""
 
 
 def respond(
     service: Service, body: bytes, *, refunds: bool = False
-) -> Answered | Awaitable[Answered]:
+) -> StatusAndBody | Awaitable[StatusAndBody]:
     """The status and the body for a request to ``/json``.
 
     200, 429 if over the limit, 400, or 403 for hits that are given back without ``refunds``.
@@ -62,29 +62,25 @@ def respond(
     try:
         request = read_request(body)
         if not refunds and any(descriptor.negative for descriptor in request.descriptors):
-            return 403, _told(GrpcError(PERMISSION_DENIED, f"isNegativeHits {NO_REFUNDS}"))
-        answer = service.answer(request)
+            return 403, _error_body(GrpcError(PERMISSION_DENIED, f"isNegativeHits {NO_REFUNDS}"))
+        response = service.answer(request)
     except GrpcError as error:
-        return _refused(error)
-    return _respond(answer) if isinstance(answer, Response) else _respond_later(answer)
+        return 400, _error_body(error)
+    return _respond(response) if isinstance(response, Response) else _respond_async(response)
 
 
-async def _respond_later(answer: Awaitable[Response]) -> Answered:
+async def _respond_async(response: Awaitable[Response]) -> StatusAndBody:
     try:
-        return _respond(await answer)
+        return _respond(await response)
     except GrpcError as error:
-        return _refused(error)
+        return 400, _error_body(error)
 
 
-def _respond(response: Response) -> Answered:
+def _respond(response: Response) -> StatusAndBody:
     return 429 if response.overall == OVER_LIMIT else 200, write_response(response)
 
 
-def _refused(error: GrpcError) -> Answered:
-    return 400, _told(error)
-
-
-def _told(error: GrpcError) -> bytes:
+def _error_body(error: GrpcError) -> bytes:
     return json.dumps({"code": error.code, "message": error.message}).encode()
 
 
@@ -94,11 +90,8 @@ def _told(error: GrpcError) -> bytes:
 def read_request(body: bytes) -> RateLimitRequest:
     """From JSON; `GrpcError` says what is wrong, and where."""
     try:
-        found = json.loads(
-            body.decode("utf-8"),
-            object_pairs_hook=_Object,
-            parse_float=_number,
-            parse_int=_number,
+        message = json.loads(
+            body.decode("utf-8"), object_pairs_hook=_Object, parse_float=_number, parse_int=_number
         )
     except RecursionError:
         raise _wrong("", "is nested too deeply") from None
@@ -106,7 +99,7 @@ def read_request(body: bytes) -> RateLimitRequest:
         raise _wrong("", f"is not JSON: {error}") from None
     request = RateLimitRequest()
     entries = 0
-    for name, value, where in _fields(found, "", ("domain", "descriptors", "hitsAddend")):
+    for name, value, where in _fields(message, "", ("domain", "descriptors", "hitsAddend")):
         if name == "domain":
             request.domain = _text(value, where)
         elif name == "hitsAddend":
@@ -147,28 +140,28 @@ def _entry(value: Any, where: str) -> tuple[str, str]:
 
 
 def _fields(value: Any, where: str, known: tuple[str, ...]) -> list[tuple[str, Any, str]]:
-    """The fields of an object: name, value and place. Null is left out."""
+    """The name, value and path of each field of an object, without those that are null."""
     if not isinstance(value, _Object):
         raise _wrong(where, "is an object")
-    found = []
+    fields = []
     seen = set()
-    for written, inner in value:
-        name = _spellings(known).get(written)
-        at = f"{where}.{written:.50}" if where else f"{written:.50}"
+    for spelling, inner in value:
+        name = _spellings(known).get(spelling)
+        at = f"{where}.{spelling:.50}" if where else f"{spelling:.50}"
         if name is None:
             raise _wrong(at, f"is no field here: there are {', '.join(known)}")
         if name in seen:
             raise _wrong(at, "is there twice")
         seen.add(name)
         if inner is not None:
-            found.append((name, inner, at))
-    return found
+            fields.append((name, inner, at))
+    return fields
 
 
 def _list(value: Any, where: str, read: Callable[[Any, str], T]) -> list[T]:
     if not isinstance(value, list) or isinstance(value, _Object):
         raise _wrong(where, "is a list")
-    return [read(each, f"{where}[{at}]") for at, each in enumerate(value)]
+    return [read(item, f"{where}[{index}]") for index, item in enumerate(value)]
 
 
 def _text(value: Any, where: str) -> str:
@@ -183,7 +176,7 @@ def _text(value: Any, where: str) -> str:
 
 
 def _whole(value: Any, most: int, where: str) -> int:
-    """A number, or a text that is one."""
+    """A number, or a string with one."""
     if isinstance(value, str):
         value = _number(value)
     if not isinstance(value, Decimal) or not 0 <= value <= most or value != int(value):
@@ -201,19 +194,19 @@ def _unit(value: Any, where: str) -> int:
 
 
 def _number(text: str) -> Decimal:
-    """What no field can hold becomes -1, which none can hold either."""
+    """A number that no field can hold becomes -1, which is out of range, too."""
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
         return Decimal(-1)
     try:
         return Decimal(text)
-    except ArithmeticError:  # an exponent beyond all bounds
+    except ArithmeticError:  # the exponent is out of bounds
         return Decimal(-1)
 
 
 @lru_cache(16)
 def _spellings(known: tuple[str, ...]) -> dict[str, str]:
-    """Every way to write a name: as it is here, or as in the .proto file."""
-    snake = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): name for name in known}
+    """Names by each of their spellings: in lowerCamelCase, and as in the .proto file."""
+    snake = {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): name for name in known}
     return {**snake, **{name: name for name in known}}
 
 
@@ -225,28 +218,30 @@ def _wrong(where: str, what: str) -> GrpcError:
 
 
 def write_response(response: Response) -> bytes:
-    told: dict[str, Any] = {
+    message: dict[str, Any] = {
         "overallCode": CODES[response.overall],
         "statuses": [_status(row) for row in response.rows],
     }
     if response.headers:
-        told["responseHeadersToAdd"] = [
+        message["responseHeadersToAdd"] = [
             {"key": name, "value": value} for name, value in response.headers
         ]
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    if response.metadata is not None:
+        message["dynamicMetadata"] = as_json(response.metadata)
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _status(row: Row) -> dict[str, Any]:
-    told: dict[str, Any] = {"code": CODES[row.code]}
+    status: dict[str, Any] = {"code": CODES[row.code]}
     if row.limit is not None:
         limit = {
             "name": row.limit.name,
             "requestsPerUnit": row.limit.amount,
             "unit": UNITS[row.limit.unit] if row.limit.unit else "",
         }
-        told["currentLimit"] = {name: value for name, value in limit.items() if value}
+        status["currentLimit"] = {name: value for name, value in limit.items() if value}
     if row.remaining:
-        told["limitRemaining"] = row.remaining
+        status["limitRemaining"] = row.remaining
     if row.reset >= 0:
-        told["durationUntilReset"] = f"{row.reset}s"
-    return told
+        status["durationUntilReset"] = f"{row.reset}s"
+    return status

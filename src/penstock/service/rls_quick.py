@@ -1,4 +1,4 @@
-"""The short way of a rate limit request: from its bytes to a plan, and from that to the answer.
+"""Decides on plain requests from Envoy by plans, from bytes to bytes.
 
 Envoy sends the same bytes for the same descriptors, so the plan of a request that comes again
 is kept, by its bytes::
@@ -6,37 +6,37 @@ is kept, by its bytes::
     bytes ── kept? ────────────────────────────────── Plan ── hit ── rows ── bytes
          └── read_request ── Planner.make (if plain) ─┘
 
-What answers say of a rule's limits is the same for all its requests: it is worked out once, and
-attached to the plan.
+What responses report about a rule's limits is the same for all its requests. It is computed once
+and attached to the plan.
 
-This module is compiled where it can be.
+This module is compiled where possible.
 """
 
 from __future__ import annotations
 
+from penstock.base_gate import BaseGate
 from penstock.clock import Clock
 from penstock.decision import Decision
-from penstock.gate import Gate
 from penstock.rules.deciding.plan import PlainRule, Plan, PlanCache, Planner
 from penstock.service.envoy_constants import LONGEST_KEPT, MOST_PLANS, OK, OVER_LIMIT, SEEN
 from penstock.service.grpc_status import UNKNOWN, GrpcError
-from penstock.service.rls_general import limit_told
+from penstock.service.rls_general import reported_limit
 from penstock.service.rls_request import RateLimitRequest, read_request
 from penstock.service.rls_response import CurrentLimit, Row, new_row, row_of, write_row
 from penstock.stores.base import pick
 
 
 class MessagePlans:
-    """Makes plans of messages, and keeps them. Attached to each are its limits, by descriptor."""
+    """Makes and keeps plans of messages. Attached to each are its limits, by descriptor."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: BaseGate) -> None:
         self.gate = gate
         self.cache = PlanCache(MOST_PLANS, LONGEST_KEPT, SEEN)
         self.planner: Planner | None = None  # whose rules these are:
         self.limits: dict[PlainRule, list[CurrentLimit]] = {}
 
     def plan(self, message: bytes) -> Plan | RateLimitRequest:
-        """The plan of a request, or what was read where it has to take the general way."""
+        """The plan of a request, or the request itself if it is not plain."""
         planner: Planner = self.gate.planner
         plan = self.cache.get(message, planner)
         if plan is not None:
@@ -73,13 +73,13 @@ class MessagePlans:
             return []
         limits = self.limits.get(rule)
         if limits is None:
-            limits = [limit_told(each.limit, each.name, rule.rule.id) for each in rule.counted]
+            limits = [reported_limit(item.limit, item.name, rule.rule.id) for item in rule.counted]
             self.limits[rule] = limits
         return limits
 
 
 def answer_one(plan: Plan, decision: Decision, clock: Clock) -> bytes:
-    """The answer to one descriptor with one limit."""
+    """The response for one descriptor with one limit."""
     code = OK if decision._allowed else OVER_LIMIT
     return write_row(row_of(decision, plan.attachment[0][0], code, clock))
 
@@ -105,7 +105,7 @@ def rows_of(plan: Plan, decisions: list[Decision], clock: Clock) -> list[Row]:
 
 
 def check(request: RateLimitRequest) -> None:
-    """That it asks for something; if not, the status is that of Envoy's service."""
+    """Refuse an empty request, with the same status as Envoy's service."""
     if not request.domain:
         raise GrpcError(UNKNOWN, "a request names its domain; this one is empty")
     if not request.descriptors:

@@ -25,21 +25,22 @@ cdef class RateLimitRequest:
 @cython.final
 cdef class Reader:
     cdef bytes data
-    cdef Py_ssize_t at, end
+    # Python reads messages with it, too: service/rlqs/messages.py.
+    cdef public Py_ssize_t at, end
 
     @cython.locals(at=Py_ssize_t, value=uint64_t, shift=int, byte=uint64_t)
-    cdef uint64_t varint(self, int most) except? 0
+    cpdef uint64_t varint(self, int most) except? 0
     @cython.locals(tag=uint64_t)
-    cdef uint64_t tag(self) except 0
+    cpdef uint64_t tag(self) except 0
     @cython.locals(size=Py_ssize_t)
-    cdef Py_ssize_t size(self) except -1
+    cpdef Py_ssize_t size(self) except -1
     @cython.locals(size=Py_ssize_t, outer=Py_ssize_t)
-    cdef Py_ssize_t enter(self) except -1
+    cpdef Py_ssize_t enter(self) except -1
     @cython.locals(size=Py_ssize_t, start=Py_ssize_t)
-    cdef str text(self)
+    cpdef str text(self)
     cdef int jump(self, Py_ssize_t size) except -1
     @cython.locals(kind=int, inner=uint64_t)
-    cdef int skip(self, uint64_t tag, int depth) except -1
+    cpdef int skip(self, uint64_t tag, int depth) except -1
 
 
 @cython.locals(

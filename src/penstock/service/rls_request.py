@@ -9,7 +9,7 @@
     error    what is cut short, a varint of more than 10 bytes, field number 0, wire types
              6 and 7, an end without its group, text that is not UTF-8
 
-This module is compiled where it can be. Compiled, it reads bytes by index without Python's
+This module is compiled where possible. Compiled, it reads bytes by index without Python's
 bounds checks, so every index is compared with ``end`` before it is used.
 """
 
@@ -30,7 +30,7 @@ class RequestedDescriptor:
         self.negative = False
 
     def is_plain(self) -> bool:
-        """Whether it says nothing but its pairs."""
+        """Whether it has nothing but pairs."""
         return self.amount is None and self.hits is None and not self.negative
 
 
@@ -44,7 +44,7 @@ class RateLimitRequest:
 
 
 class Reader:
-    """A place in a message, and where the part that is being read ends."""
+    """A position in a message, and where the part that is being read ends."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -71,14 +71,14 @@ class Reader:
         return tag
 
     def size(self) -> int:
-        """The length of what follows, all of which is there."""
+        """The length of what follows, checked against what is there."""
         size = self.varint(5)
         if size > self.end - self.at:
             raise malformed("a field is longer than what it stands in")
         return size
 
     def enter(self) -> int:
-        """Into a message; the old end is to be put back on leaving it."""
+        """Enter a message, and return the old end, which the caller restores."""
         size = self.size()
         outer = self.end
         self.end = self.at + size
@@ -99,7 +99,7 @@ class Reader:
         self.at += size
 
     def skip(self, tag: int, depth: int) -> None:
-        """Over a field that nobody here knows."""
+        """Skip an unknown field."""
         kind = tag & 7
         if kind == 0:
             self.varint(10)
@@ -123,11 +123,11 @@ class Reader:
 
 
 def malformed(why: str) -> GrpcError:
-    return GrpcError(INVALID_ARGUMENT, f"this is no RateLimitRequest: {why}")
+    return GrpcError(INVALID_ARGUMENT, f"not a valid RateLimitRequest: {why}")
 
 
 def read_request(data: bytes) -> RateLimitRequest:
-    """From bytes; `GrpcError` if they are no such message."""
+    """From bytes; `GrpcError` if they are not such a message."""
     reader = Reader(data)
     request = RateLimitRequest()
     entries = 0
@@ -189,7 +189,7 @@ def read_entry(reader: Reader) -> tuple[str, str]:
 
 
 def read_limit(reader: Reader, descriptor: RequestedDescriptor) -> None:
-    """A RateLimitOverride, on top of what another part of it may have said."""
+    """A RateLimitOverride, merged with parts of it that came before."""
     if descriptor.amount is None:
         descriptor.amount = 0
     outer = reader.enter()

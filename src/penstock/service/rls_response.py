@@ -7,15 +7,15 @@ In the order of the fields, without what has its default value::
     RateLimit           1 requests_per_unit  2 unit  3 name
     Duration            1 seconds
 
-This module is compiled where it can be. Compiled, it writes by index without Python's bounds
-checks, into buffers whose size was worked out before by the same steps.
+This module is compiled where possible. Compiled, it writes by index without Python's bounds
+checks, into buffers whose size was computed before by the same steps.
 """
 
 from __future__ import annotations
 
 from penstock.clock import Clock
 from penstock.decision import Decision
-from penstock.limit import Limit
+from penstock.limits import Limit
 from penstock.numbers import epoch_window, quota
 from penstock.service.envoy_constants import NS, U32, UNIT_OF_PERIOD
 
@@ -26,9 +26,9 @@ except ModuleNotFoundError:
 
 
 class CurrentLimit:
-    """A limit as answers name it: see `current_limit`. ``wire`` is the field, with its tag.
+    """A limit as responses report it: see `current_limit`. ``wire`` is the field, with its tag.
 
-    ``window`` is the length in nanoseconds of its windows if they are counted from 1970.
+    ``window`` is the length of its windows in nanoseconds if they are aligned to 1970.
     """
 
     def __init__(self, amount: int, unit: int, name: str, window: int = 0) -> None:
@@ -47,8 +47,8 @@ class CurrentLimit:
         self.wire = b"\x12" + varint_of(len(body)) + bytes(body)
 
 
-# One is made for every descriptor: its memory is reused, and as it refers to a
-# CurrentLimit only, which refers to nothing, the garbage collector need not know it.
+# There is one for every descriptor, so its memory is reused. The garbage collector need not
+# track it, as it refers to nothing but a CurrentLimit, which refers to nothing.
 @cython.freelist(64)
 @cython.no_gc
 @cython.final
@@ -72,10 +72,10 @@ def new_row(code: int, limit: CurrentLimit | None, remaining: int, reset: int) -
 
 
 def row_of(decision: Decision, limit: CurrentLimit, code: int, clock: Clock) -> Row:
-    """What was decided, in the numbers of `penstock.numbers`."""
+    """A decision, in the numbers of `penstock.numbers`."""
     remaining = decision.shown_remaining()
     reset = decision.shown_reset()
-    if reset <= 0 and limit.window > 0:  # of a window in which nothing was counted yet
+    if reset <= 0 and limit.window > 0:  # a window in which nothing was counted yet
         reset = limit.window - clock.now() % limit.window
     row = Row.__new__(Row)
     row.code = code
@@ -86,7 +86,7 @@ def row_of(decision: Decision, limit: CurrentLimit, code: int, clock: Clock) -> 
 
 
 def write_row(row: Row) -> bytes:
-    """The whole answer, where there is one status and it speaks for all."""
+    """The whole response, if there is only one status."""
     size = row_size(row)
     out = bytearray(3 + varint_size(size) + size)
     out[0] = 8
@@ -114,7 +114,7 @@ def write_response(overall: int, rows: list[Row], headers: list[tuple[str, str]]
 
 
 def row_size(row: Row) -> int:
-    """Of a status, without its tag and its length."""
+    """The size of a status, without its tag and its length."""
     size = 2
     if row.limit is not None:
         size += len(row.limit.wire)
@@ -128,7 +128,7 @@ def row_size(row: Row) -> int:
 
 
 def put_row(out: bytearray, at: int, row: Row, size: int) -> int:
-    """Write a status of that size; where it ends."""
+    """Write a status of that size, and return where it ends."""
     out[at] = 18
     at = put_varint(out, at + 1, size)
     out[at] = 8
@@ -177,12 +177,12 @@ def varint_of(value: int) -> bytes:
 
 
 def current_limit(limit: Limit, name: str | None) -> CurrentLimit:
-    """``limit`` in the words of the answer: what can be taken at once, and comes back in a unit.
+    """``limit`` as responses report it: what can be taken at once, and is restored in a unit.
 
-    A time that is no unit of Envoy's is told as the unit UNKNOWN, with the limit as text for a
-    name if it has no other.
+    If its period is not one of Envoy's units, the unit is UNKNOWN. Then an unnamed limit gets its
+    text as a name.
     """
     amount, window = quota(limit)
     unit = UNIT_OF_PERIOD.get(window, 0)
-    told = name or ("" if unit else str(limit))
-    return CurrentLimit(amount if amount < U32 else U32, unit, told, epoch_window(limit))
+    shown_name = name or ("" if unit else str(limit))
+    return CurrentLimit(amount if amount < U32 else U32, unit, shown_name, epoch_window(limit))

@@ -10,10 +10,11 @@ import threading
 import weakref
 from contextlib import AbstractContextManager, nullcontext
 
+from penstock.algorithms.base import Algorithm
 from penstock.algorithms.words import Words
 from penstock.clock import Clock
 from penstock.decision import Decision
-from penstock.limit import Limit
+from penstock.limits import Limit
 from penstock.stores._pure import PureCounters
 from penstock.stores.base import Counters, check_key
 from penstock.stores.levels import LITTLE, LOCKED, REFUSED, RUN_OUT, half_of, level_after
@@ -29,7 +30,7 @@ _bounds: weakref.WeakSet[Bound] = weakref.WeakSet()
 
 
 def _new_locks() -> None:
-    """A child must not inherit a lock that another thread held."""
+    """A forked child must not inherit a lock that another thread held."""
     for bound in list(_bounds):
         bound.lock = threading.RLock()
 
@@ -55,7 +56,7 @@ class Bound:
         self.max_keys = max_keys
         self.evictions = 0
         self.lock = threading.RLock()
-        # Of all limits in order of arrival, so that a few of them can be looked at in turn.
+        # Of all limits, in order of arrival: the oldest are looked at first.
         self.rows: dict[_Slot, Row] = {}
         self.inserted = 0
         _bounds.add(self)
@@ -91,7 +92,7 @@ class DictCounters(PureCounters):
             self._make_room()
             row = self.bound.rows[place] = self._new_row()
         elif row.level and row[0] <= self.now():
-            row.level = LITTLE  # it begins anew
+            row.level = LITTLE  # it starts afresh
         return nullcontext(Words(row))
 
     def rise(self, place: _Slot, decision: Decision, most: int = LOCKED) -> None:
@@ -109,19 +110,42 @@ class DictCounters(PureCounters):
         self.bound.rows.pop(place, None)
 
     def sweep(self, segments: int) -> int:
-        """Look through the oldest keys for expired ones; how many were dropped."""
+        """Drop expired keys among the oldest; returns how many were dropped."""
         with self.bound.lock:
             return self._sweep(segments * _SWEEP_EVERY)
 
+    def clear(self) -> None:
+        """Forget every key."""
+        with self.bound.lock:
+            for slot in [slot for slot in self.bound.rows if slot[0] is self]:
+                del self.bound.rows[slot]
+
+    def close(self, clock: Clock) -> None:
+        """Forget every key. From now on the clock, which raises, is asked first."""
+        with self.bound.lock:
+            self.clear()
+            self.clock = clock
+
+    def restart(self, clock: Clock, algorithm: Algorithm) -> None:
+        """Forget every key, and go on by another clock and algorithm, as tests want it.
+
+        A row of the algorithm must not be longer than one of the limit's own.
+        """
+        with self.bound.lock:
+            self.clear()
+            self.clock = clock
+            self.algorithm = algorithm
+            algorithm.start(self.now())
+
     def retire(self) -> bool:
-        """Give all memory back, unless a key is left that matters; whether it did."""
+        """Drop all keys, unless a live one is left; returns whether none is."""
         with self.bound.lock:
             now, rows = self.now(), self.bound.rows
-            own = [slot for slot in rows if slot[0] is self]
-            for slot in own:
+            slots = [slot for slot in rows if slot[0] is self]
+            for slot in slots:
                 if rows[slot][0] <= now:
                     del rows[slot]
-            return not any(slot in rows for slot in own)
+            return not any(slot in rows for slot in slots)
 
     @property
     def keys(self) -> int:
@@ -143,26 +167,26 @@ class DictCounters(PureCounters):
             self._evict()
 
     def _evict(self) -> None:
-        """Of the keys in front, the one whose loss gives away least gives way."""
+        """Evict the key with the lowest rank among the oldest."""
         for count, enough in ((_SAMPLE, LITTLE), (_SAMPLE_MORE, REFUSED), (_SAMPLE_LOCKED, LOCKED)):
             least = min(self._oldest(count), key=self._rank)
             if self._rank(least)[0] <= enough:
-                break  # else look at more of them: all would give away much
+                break  # else look at more of them: all are in use
         if self._rank(least)[0] != RUN_OUT:
             self.bound.evictions += 1
         del self.bound.rows[least]
 
     def _rank(self, slot: _Slot) -> tuple[int, int]:
-        """The lowest gives way."""
+        """The key with the lowest rank is evicted."""
         row, now = self.bound.rows[slot], slot[0].now()
         if row[0] <= now:
             return RUN_OUT, 0
-        # A lockout keeps the time until which it lasts in its second word.
+        # The second word of a lockout is the time at which it ends.
         level = REFUSED if row.level == LOCKED and row[1] <= now else row.level
         return level, row[0] - now
 
     def _sweep(self, count: int) -> int:
-        """Drop what has expired of the keys in front; the others go to the back."""
+        """Drop expired keys among the oldest; the others go to the back."""
         rows, dropped = self.bound.rows, 0
         for slot in self._oldest(count):
             row = rows.pop(slot)

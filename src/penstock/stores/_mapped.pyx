@@ -1,22 +1,18 @@
 """The compiled counters of `SharedMemoryStore`: rows in a mapped file, behind robust locks.
 
-The locks are process-shared robust mutexes: when their holder dies, the kernel
-hands them to the next one together with that news, who then undoes what was left
-half-written (see ``layout.py``). A row of a single word needs no undoing, as one
-word is written at once or not at all.
+The locks are process-shared robust mutexes. When a holder dies, the kernel hands the mutex to
+the next process and reports the death, and that process undoes what was half-written (see
+``layout.py``). A row of one word needs no undo: a word is written at once or not at all.
 
-The system's clock is read while the lock is held: with a time from before it, a
-process that was preempted in between would look like a clock that stepped back.
+The system's clock is read while the lock is held. With an earlier time, a process that was
+preempted in between would look like a clock that stepped back.
 
-A lock is held for the time of one decision, some tens of nanoseconds, with the
-GIL and without calling Python. It can still take long when its holder is stopped
-(SIGSTOP, a debugger): after a second the caller gets an error instead of waiting
-on.
+A lock is held for one decision, some tens of nanoseconds, with the GIL and without calling
+Python. If its holder is stopped (SIGSTOP, a debugger), others get an error after a second.
 
-Nothing that lies in the file is trusted. Sizes are those of the header that was
-checked when the file was opened; a journal must name a row of its own stripe; a
-row must be one that its algorithm can have written, or it begins anew. A file that
-is cut off while it is in use is an error, too: see ``_guard.h``.
+Nothing in the file is trusted. Sizes come from the header that was checked when the file was
+opened; a journal must name a row of its own stripe; a row that its algorithm cannot have written
+starts afresh. A file that is truncated while it is in use is an error: see ``_guard.h``.
 """
 
 cimport cython
@@ -72,8 +68,8 @@ cdef int NO_ROOM = W.NO_ROOM
 cdef int64_t SECOND = 1_000_000_000
 cdef int64_t L_PAGE = L.PAGE
 cdef int64_t L_LOCK = L.LOCK_BYTES
-# Mappings that lost their file stay for as long as the process: a lock that was held
-# in one is still in its thread's list of robust locks.
+# Mappings of truncated files are kept until the process ends: a lock that was held in one is
+# still in its thread's list of robust locks.
 cdef list LOST = []
 
 if note_kind():
@@ -82,9 +78,9 @@ if note_kind():
 
 @cython.final
 cdef class Mapped:
-    """A mapped file: finds sets, takes locks, undoes what was left half-done."""
+    """A mapped file: finds sets, takes locks, undoes what was left half-written."""
 
-    cdef object mapping             # kept for as long as we are
+    cdef object mapping             # kept as long as this object
     cdef unsigned char* base
     cdef Guard* guard
     cdef int64_t sets, stripes, stripe_bytes, sets_at, set_bytes, row_words
@@ -109,11 +105,11 @@ cdef class Mapped:
 
     def __init__(self, fd, layout, path):
         cdef const unsigned char[::1] view
-        # The mapping keeps a descriptor of its own, which must not keep our lock.
+        # The mapping keeps its own descriptor, which must not keep our lock.
         other = open_again(fd)
         try:
             self.mapping = mmap.mmap(other, layout.file_bytes)
-        except (OSError, ValueError) as error:  # cut off since it was checked; no room for it
+        except (OSError, ValueError) as error:  # truncated since it was checked, or too large
             raise StoreFileError(f"cannot map {path}: {error}") from error
         finally:
             os.close(other)
@@ -135,7 +131,7 @@ cdef class Mapped:
         self.repairs = <int64_t*> (self.base + <int64_t> L.REPAIRS_AT)
 
     def tidy(self):
-        """Make all locks anew. Only for who is alone with the file."""
+        """Create all locks again; only if no other process uses the file."""
         cdef int64_t stripe
         for stripe in range(self.stripes):
             self.undo(stripe)
@@ -148,9 +144,9 @@ cdef class Mapped:
 
     def count_at(self, int64_t at):
         """One of the header's counters."""
-        cdef int64_t found = load(<int64_t*> (self.base + at))
+        cdef int64_t count = load(<int64_t*> (self.base + at))
         self.check()
-        return found
+        return count
 
     def close(self):
         cdef int fd = self.fd
@@ -160,7 +156,7 @@ cdef class Mapped:
             close(fd)
 
     cdef inline int check(self) except -1:
-        """To be called before what was read from the file is told to anybody."""
+        """Called before anything that was read from the file is returned."""
         if self.guard.lost:
             self.raise_lost()
         return 0
@@ -177,7 +173,7 @@ cdef class Mapped:
         return self.base + L_PAGE + stripe * self.stripe_bytes
 
     cdef inline int64_t* journal_of(self, int64_t stripe) noexcept:
-        """The row's place in the file (0: none), its length, and its words."""
+        """The row's offset in the file (0: none), its length, and its words."""
         return <int64_t*> (<unsigned char*> self.lock_of(stripe) + L_LOCK)
 
     cdef inline int64_t set_of(self, uint64_t h) noexcept:
@@ -187,7 +183,7 @@ cdef class Mapped:
         return <int64_t*> (self.base + self.sets_at + index * self.set_bytes)
 
     cdef int take(self, int64_t stripe) except -1:
-        """Take a stripe's lock; put right what a dead holder has left."""
+        """Take a stripe's lock; undo what a dead holder left half-written."""
         cdef int got = take_lock(self.lock_of(stripe))
         if got == 0:
             return 0
@@ -211,7 +207,7 @@ cdef class Mapped:
         give_lock(self.lock_of(stripe))
 
     cdef inline void begin(self, int64_t stripe, int64_t* row, int64_t words) noexcept:
-        """Note the row in the journal: from here on it may be half-written."""
+        """Copy the row to the journal: from here on it may be half-written."""
         cdef int64_t* journal = self.journal_of(stripe)
         journal[1] = words
         memcpy(journal + 2, row, <size_t> words * 8)
@@ -257,9 +253,9 @@ cdef class Mapped:
     cdef int64_t* insert(
         self, uint64_t h, int64_t now, const int64_t* blank, int64_t words, int64_t** word
     ) noexcept:
-        """A blank row for ``h``: a free one, or that of the key that gives away least.
+        """A blank row for ``h``: a free one, or that of the key with the lowest level.
 
-        ``now`` is the earlier of the clocks that rows may be meant by.
+        ``now`` is the earlier of the clocks that rows may use.
         """
         cdef int64_t* hashes = self.hashes_of(self.set_of(h))
         cdef int64_t* rows = hashes + WAYS
@@ -288,10 +284,28 @@ cdef class Mapped:
     cdef inline int64_t level_of(self, int64_t word, int64_t* row, int64_t now) noexcept:
         if row[0] <= now:
             return RUN_OUT
-        # A lockout keeps the time until which it lasts in its second word.
+        # The second word of a lockout is the time at which it ends.
         if word & LOCKED == LOCKED and (self.row_words < 2 or row[1] <= now):
             return REFUSED
         return word & LOCKED
+
+    def clear(self):
+        """Forget every key, one stripe after the other."""
+        cdef int64_t stripe, index, way
+        cdef int64_t* hashes
+        if self.closed:
+            raise StoreError("the store is closed")
+        for stripe in range(self.stripes):
+            self.take(stripe)
+            index = stripe
+            while index < self.sets:
+                hashes = self.hashes_of(index)
+                for way in range(WAYS):
+                    if hashes[way] != 0:  # an untouched page stays untouched
+                        store(hashes + way, 0)
+                index += self.stripes
+            self.give(stripe)
+        self.check()
 
     cdef void remove(self, uint64_t h) noexcept:
         cdef int64_t* hashes = self.hashes_of(self.set_of(h))
@@ -325,8 +339,8 @@ cdef class MappedCounters(Counters):
         if self.blank == NULL:
             raise MemoryError
         if self.algorithm.length_at >= 0:
-            # A row here has all its length from the beginning; but what is not used of it
-            # is not touched, and so takes no memory.
+            # A row has its full length from the beginning. The unused part is never touched,
+            # so it takes no memory.
             self.blank[self.algorithm.length_at] = (
                 self.algorithm.most_words - (self.algorithm.length_at - 1)
             )
@@ -402,6 +416,38 @@ cdef class MappedCounters(Counters):
         self.mapped.give(stripe)
         self.mapped.check()
 
+    def reserve(self, key, cost, int64_t patience=-1):
+        cdef int64_t units = check_cost(cost), now
+        cdef uint64_t h = self.hash_of(key)
+        cdef Decision out = new_decision(self.limit)
+        cdef int64_t stripe = self.enter(h, &now)
+        cdef int64_t* word
+        cdef int64_t* row
+        if units > self.algorithm.most:
+            self.look(h, units, now, out)
+        else:
+            row = self.row(h, now, &word)
+            self.begin(stripe, row)
+            self.algorithm.reserve(row, units, now, patience, out)
+            self.mapped.end(stripe)
+            self.rise(word, out, REFUSED)
+        self.mapped.give(stripe)
+        self.mapped.check()
+        return out
+
+    def cancel(self, key, cost, int64_t mark, int64_t kept=0):
+        cdef int64_t units = check_cost(cost), now
+        cdef uint64_t h = self.hash_of(key)
+        cdef int64_t stripe = self.enter(h, &now)
+        cdef int64_t* word
+        cdef int64_t* row = self.sound_row(h, &word)
+        if row != NULL:
+            self.begin(stripe, row)
+            self.algorithm.cancel(row, units, now, mark, kept)
+            self.mapped.end(stripe)
+        self.mapped.give(stripe)
+        self.mapped.check()
+
     def reset(self, key):
         cdef int64_t now
         cdef uint64_t h = self.hash_of(key)
@@ -438,7 +484,7 @@ cdef class MappedCounters(Counters):
         return self.algorithm.valid_from <= now < self.algorithm.valid_until
 
     cdef inline int64_t system_now(self) noexcept:
-        """The wall clock, or the monotonic one counted on from the file's beginning."""
+        """The wall clock's time, or the file's own: the monotonic clock plus an offset."""
         cdef timespec time
         cdef int64_t now
         clock_gettime(CLOCK_REALTIME if self.algorithm.wall else CLOCK_MONOTONIC, &time)
@@ -446,7 +492,7 @@ cdef class MappedCounters(Counters):
         if self.algorithm.wall:
             return now
         now += self.mapped.offset
-        # Also if it lies in the future: then it is damaged.
+        # Also if it is in the future: then it is damaged.
         if <uint64_t> (now - load(self.mapped.seen)) > <uint64_t> SECOND:
             store(self.mapped.seen, now)
         return now
@@ -472,19 +518,19 @@ cdef class MappedCounters(Counters):
         self.rise(word, out, LOCKED if self.locks and how == HIT else REFUSED)
 
     cdef inline void begin(self, int64_t stripe, int64_t* row) noexcept:
-        """Of a row that may be long, the journal keeps what there is of it."""
+        """Copy to the journal what is in use of a row that may be long."""
         cdef int64_t words = self.algorithm.most_words
         self.mapped.begin(
             stripe, row, words if self.algorithm.length_at < 0 else self.algorithm.extent(row)
         )
 
     cdef void clear(self, int64_t* row) noexcept:
-        """A row has all its length from the beginning: one without room is damaged."""
+        """A row has its full length from the beginning: one without room is damaged."""
         memcpy(row, self.blank, <size_t> self.algorithm.words * 8)
         add(self.mapped.repairs, 1)
 
     cdef inline void rise(self, int64_t* word, Decision out, int64_t refused) noexcept:
-        """Bring the key to the level that it has earned: see levels.py."""
+        """Raise the key's level after a decision: see levels.py."""
         cdef int64_t level
         if not out._allowed:
             level = refused
@@ -513,21 +559,21 @@ cdef class MappedCounters(Counters):
                 h, now if self.custom else self.earliest(), self.blank, self.algorithm.words, word
             )
         if word[0][0] & LOCKED and row[0] <= now:
-            store(word[0], <int64_t> h)  # it begins anew
+            store(word[0], <int64_t> h)  # it starts afresh
         return row
 
     cdef inline int64_t* sound_row(self, uint64_t h, int64_t** word) noexcept:
-        """The row of a key, or NULL. One that cannot be ours is given up."""
+        """The row of a key, or NULL if there is none or it is damaged and was dropped."""
         cdef int64_t* row = self.mapped.find(h, word)
         if row == NULL or self.algorithm.sound(row):
             return row
-        # Damaged; or a machine that lost its power wrote one page of a set and not another.
+        # Damaged, or written only in part when the machine lost power.
         store(word[0], 0)
         add(self.mapped.repairs, 1)
         return NULL
 
     cdef int64_t earliest(self) noexcept:
-        """Now by the wall or by the file's own time, whichever is behind the other."""
+        """The wall clock's time or the file's own, whichever is earlier."""
         cdef timespec time
         cdef int64_t wall, logical
         clock_gettime(CLOCK_REALTIME, &time)
@@ -547,18 +593,20 @@ def hit_each(list wanted, bint attempt=False):
         )
         for counters, key, cost in wanted
     ]
-    # In one order for everybody, so that two requests never wait for each other.
+    # In the same order everywhere, so that two requests never wait for each other.
     cdef list stripes = sorted({
         (<MappedCounters> counters).stripe_of(h) for counters, h, _ in items
     })
-    cdef list made = [new_decision((<MappedCounters> counters).limit) for counters, _, _ in items]
-    while not try_each(items, made, stripes, ATTEMPT if attempt else HIT):
+    cdef list decisions = [
+        new_decision((<MappedCounters> counters).limit) for counters, _, _ in items
+    ]
+    while not try_each(items, decisions, stripes, ATTEMPT if attempt else HIT):
         pass
-    return made
+    return decisions
 
 
-cdef bint try_each(list items, list made, list stripes, int how) except -1:
-    """Decide on all under their locks; False: a calendar had to be turned first."""
+cdef bint try_each(list items, list decisions, list stripes, int how) except -1:
+    """Decide on all under their locks; False if a calendar had to be refreshed first."""
     cdef MappedCounters counters = items[0][0]
     cdef Mapped mapped = counters.mapped
     cdef Decision out
@@ -581,13 +629,13 @@ cdef bint try_each(list items, list made, list stripes, int how) except -1:
         else:
             for at in range(len(items)):
                 counters, h, cost = items[at]
-                out = made[at]
+                out = decisions[at]
                 counters.look(h, cost, moments[at], out)
                 refused = refused or not out._allowed
             for at in range(len(items)):
                 counters, h, cost = items[at]
-                out = made[at]
-                # A limit that refuses takes nothing, but it may want to know (lockout).
+                out = decisions[at]
+                # A limit that refuses takes nothing, but may have to record it (lockout).
                 if not refused or not out._allowed:
                     counters.take(h, cost, moments[at], counters.stripe_of(h), how, out)
             return True

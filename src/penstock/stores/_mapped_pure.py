@@ -1,13 +1,11 @@
 """The uncompiled counters of `SharedMemoryStore`: the same rows, behind a file lock.
 
-One lock on the open file takes the place of all the mutexes. The kernel lets go of it
-when its holder dies; the journal of the first stripe then says what to undo. It is
-bound to the open file, not to the process: threads share it, so a lock of their own
-keeps them apart, and a forked child opens the file anew.
+One lock on the open file replaces all mutexes. The kernel releases it when its holder dies; the
+journal of the first stripe then says what to undo. The lock belongs to the open file, not to the
+process, so threads need another lock between them, and a forked child opens the file again.
 
-The file is read and written, not mapped: touching a page that somebody has cut off would
-end the process, and nothing in Python can prevent that. What is read is checked, as in the
-compiled core.
+The file is read and written, not mapped: accessing a page of a truncated file would end the
+process, and Python cannot prevent that. What is read is checked, as in the compiled core.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from penstock.algorithms.words import Words
 from penstock.clock import MONOTONIC, SECOND, WALL, Clock
 from penstock.decision import Decision
 from penstock.errors import StoreError
-from penstock.limit import Limit
+from penstock.limits import Limit
 from penstock.stores._pure import PureCounters
 from penstock.stores.base import Counters, check_key
 from penstock.stores.layout import (
@@ -56,7 +54,7 @@ _TAKE, _GIVE = (
 
 
 class Mapped:
-    """The file, in signed words; places are in bytes."""
+    """The file, in signed 64-bit words; offsets are in bytes."""
 
     def __init__(self, fd: int, layout: Layout, path: Path) -> None:
         self.layout = layout
@@ -67,10 +65,6 @@ class Mapped:
         self._fixed = layout.fixed()
         self._fd = fd  # holds the lock that says that the file is in use
         self._lock_fd, self._pid = -1, 0
-
-    def tidy(self) -> None:
-        """Undo what was left half-done. Only for who is alone with the file."""
-        self._undo()
 
     def set_clock(self, offset: int) -> None:
         self.offset = offset
@@ -95,13 +89,13 @@ class Mapped:
             fcntl.fcntl(self._lock_fd, fcntl.F_OFD_SETLKW, _TAKE)
             try:
                 self._check()
-                self._undo()
+                self.tidy()
                 yield
             finally:
                 fcntl.fcntl(self._lock_fd, fcntl.F_OFD_SETLKW, _GIVE)
 
     def _open_lock(self) -> None:
-        """For this process: what a child inherits is the lock of its parent."""
+        """For this process: a child inherits the lock of its parent."""
         if self.closed:
             raise StoreError("the store is closed")
         with _opening:
@@ -121,7 +115,7 @@ class Mapped:
     def write(self, at: int, words: Sequence[int]) -> None:
         try:
             data = struct.pack(f"={len(words)}q", *words)
-        except struct.error:  # made from a damaged row: as 64 bits count
+        except struct.error:  # from a damaged row: overflow as 64-bit numbers do
             data = struct.pack(f"={len(words)}q", *map(_wrapped, words))
         os.pwrite(self._fd, data, at)
 
@@ -135,13 +129,13 @@ class Mapped:
         self.write(at, [self.read(at, 1)[0] + count])
 
     def note_time(self, now: int) -> None:
-        """For the clock to go on from after a reboot."""
+        """Record the time, from which the clock continues after a reboot."""
         if not 0 <= now - self._noted <= SECOND:
             self._noted = now
             self.write(SEEN_AT, [now])
 
     def _check(self) -> None:
-        """A file that was cut off, and perhaps filled again, is not the one that was opened."""
+        """Raise if the file was truncated, and perhaps filled again, since it was opened."""
         size = os.fstat(self._fd).st_size
         if size != self.layout.file_bytes or os.pread(self._fd, FIXED_SIZE, 0) != self._fixed:
             raise self._cut_off()
@@ -156,14 +150,15 @@ class Mapped:
 
     @contextmanager
     def change(self, at: int, row: list[int]) -> Iterator[Words]:
-        """Note the row in the journal, and write what becomes of it."""
+        """Copy the row to the journal, and write it after it was changed."""
         self.write(_JOURNAL + 8, [len(row), *row])
         self.write(_JOURNAL, [at])
         yield Words(row)
         self.write(at, row)
         self.write(_JOURNAL, [0])
 
-    def _undo(self) -> None:
+    def tidy(self) -> None:
+        """Undo what a process that died left half-written; the caller holds the lock."""
         at, words = self.read(_JOURNAL, 2)
         if not at:
             return
@@ -175,7 +170,7 @@ class Mapped:
         self.write(_JOURNAL, [0])
 
     def find(self, h: int) -> tuple[int, int, int]:
-        """Where the hash of a key lies and where its row, and its level; or zeros."""
+        """The offsets of a key's hash and row, and its level; or zeros."""
         start = self._set_of(h)
         for way, word in enumerate(self.read(start, WAYS)):
             if word & ~MASK == h:
@@ -183,9 +178,9 @@ class Mapped:
         return 0, 0, 0
 
     def insert(self, h: int, now: int, blank: list[int]) -> tuple[int, int]:
-        """A blank row for ``h``: a free one, or that of the key that gives away least.
+        """A blank row for ``h``: a free one, or that of the key with the lowest rank.
 
-        ``now`` is the earlier of the clocks that rows may be meant by.
+        ``now`` is the earlier of the clocks that rows may use.
         """
         start = self._set_of(h)
         ranks = [
@@ -203,7 +198,7 @@ class Mapped:
         return at, row
 
     def _rank(self, word: int, row: int, now: int) -> tuple[int, int]:
-        """The lowest gives way."""
+        """The key with the lowest rank is evicted."""
         if word == 0:
             return RUN_OUT, -(2**63)
         end, until = self.read(row, 2) if self.layout.row_words > 1 else (*self.read(row, 1), 0)
@@ -218,6 +213,12 @@ class Mapped:
         at, _, _ = self.find(h)
         if at:
             self.write(at, [0])
+
+    def clear(self) -> None:
+        """Forget every key."""
+        with self.locked():
+            for index in range(self.layout.sets):
+                self.write(self.layout.sets_at + index * self.layout.set_bytes, [0] * WAYS)
 
     def _row_at(self, start: int, way: int) -> int:
         return start + 8 * (WAYS + way * self.layout.row_words)
@@ -248,7 +249,7 @@ class MappedCounters(PureCounters):
         return now
 
     def place(self, key: str) -> int:
-        """A hash: keyed, and the same in every process; never 0, which is a free place."""
+        """A keyed hash, the same in every process; never 0, which is a free place."""
         text = check_key(key).encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(text, key=self._secret, digest_size=8).digest()
         return int.from_bytes(digest, "little", signed=True) & ~MASK or MASK + 1
@@ -267,11 +268,11 @@ class MappedCounters(PureCounters):
             word, at = self.mapped.insert(place, self._earliest(), self.blank.cells)
             row = Words(self.mapped.read(at, self.algorithm.most_words))
         elif level and row[0] <= self.now():
-            self.mapped.write(word, [place])  # it begins anew
+            self.mapped.write(word, [place])  # it starts afresh
         return self.mapped.change(at, row.cells)
 
     def grow(self, row: Words) -> None:
-        """A row has all its length from the beginning: one without room is damaged."""
+        """A row has its full length from the beginning: one without room is damaged."""
         row.cells[: len(self.blank.cells)] = self.blank.cells
         self.mapped.add(REPAIRS_AT)
 
@@ -282,17 +283,17 @@ class MappedCounters(PureCounters):
             self.mapped.write(word, [place | earned])
 
     def _sound_row(self, word: int, at: int) -> Words | None:
-        """The row, or None. One that cannot be ours is given up."""
+        """The row, or None if it is damaged and was dropped."""
         row = Words(self.mapped.read(at, self.algorithm.most_words))
         if self.algorithm.sound(row):
             return row
-        # Damaged; or a machine that lost its power wrote one page of a set and not another.
+        # Damaged, or written only in part when the machine lost power.
         self.mapped.write(word, [0])
         self.mapped.add(REPAIRS_AT)
         return None
 
     def _earliest(self) -> int:
-        """Now by the wall or by the file's own time, whichever is behind the other."""
+        """The wall clock's time or the file's own, whichever is earlier."""
         if self._custom:
             return self.clock.now()
         return min(time.time_ns(), time.monotonic_ns() + self.mapped.offset)

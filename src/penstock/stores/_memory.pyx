@@ -1,14 +1,13 @@
 """The compiled counters of `MemoryStore`: an algorithm applied to a slot of a table.
 
-Each method finds the key's row, lets the algorithm decide on it and returns,
-without letting go of the GIL and without calling Python code in between: that is
-what makes it atomic. What may call Python (a custom clock, the calendar) comes
-first.
+Each method finds the key's row, lets the algorithm decide on it and returns. It is atomic because
+it keeps the GIL and calls no Python code in between. What may call Python (a custom clock, the
+calendar) comes first.
 """
 
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, UINT32_MAX, int64_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, clockid_t, timespec
 
 from penstock.algorithms.base cimport ATTEMPT, HIT, LOOK, Algorithm
@@ -43,10 +42,7 @@ cdef class MemoryCounters(Counters):
 
     def __init__(self, limit, clock, Bound bound):
         Counters.__init__(self, limit, clock)
-        if self.clock is MONOTONIC:
-            self.system = CLOCK_MONOTONIC
-        else:
-            self.system = CLOCK_REALTIME if self.clock is WALL else CUSTOM
+        self.system = system_clock(self.clock)
         self.half = half_of(limit)
         self.locks = limit.lockout_ns > 0
         cdef bint grows = self.algorithm.length_at >= 0
@@ -107,8 +103,33 @@ cdef class MemoryCounters(Counters):
             self.algorithm.refund(self.row(slot), units, now, mark, kept)
             self.expire(slot)
 
+    def reserve(self, key, cost, int64_t patience=-1):
+        cdef int64_t units = whole(cost)
+        cdef uint64_t h = self.hash_of(key)
+        cdef int64_t now = self.ready()
+        cdef Decision out
+        cdef uint64_t* slot
+        if units > self.algorithm.most:
+            return self.look(h, units, now)
+        out = new_decision(self.limit)
+        slot = self.slot(h, now)
+        self.algorithm.reserve(self.row(slot), units, now, patience, out)
+        self.expire(slot)
+        self.rise(slot, out, REFUSED)
+        return out
+
+    def cancel(self, key, cost, int64_t mark, int64_t kept=0):
+        cdef int64_t units = whole(cost)
+        cdef uint64_t h = self.hash_of(key)
+        cdef int64_t now = self.ready()
+        cdef uint64_t* slot = find(&self.table.core, h)
+        if is_of(slot, h):
+            self.algorithm.cancel(self.row(slot), units, now, mark, kept)
+            self.expire(slot)
+
     def reset(self, key):
         cdef uint64_t h = self.hash_of(key)
+        self.now()  # raises if the store is closed
         cdef uint64_t* slot = find(&self.table.core, h)
         if is_of(slot, h):
             self.table.remove(self.table.core.directory + entry(&self.table.core, h), slot)
@@ -133,6 +154,28 @@ cdef class MemoryCounters(Counters):
     def sweep(self, segments):
         """Look through so many segments for expired keys; how many were dropped."""
         return self.table.sweep(self.ready(), segments)
+
+    def clear(self):
+        """Forget every key."""
+        self.table.sweep(INT64_MAX, UINT32_MAX)  # to the end, wherever the last sweep stopped
+        self.table.sweep(INT64_MAX, UINT32_MAX)
+
+    def close(self, clock):
+        """Forget every key. From now on the clock, which raises, is asked first."""
+        self.clear()
+        self.clock = clock
+        self.system = CUSTOM
+
+    def restart(self, clock, Algorithm algorithm not None):
+        """Forget every key, and go on by another clock and algorithm, as tests want it.
+
+        A row of the algorithm must not be longer than one of the limit's own.
+        """
+        self.clear()
+        self.clock = clock
+        self.system = self.table.clock = system_clock(clock)
+        self.algorithm = algorithm
+        algorithm.start(self.now())
 
     def retire(self):
         """Give all memory back, unless a key is left that matters; whether it did."""
@@ -206,7 +249,7 @@ cdef class MemoryCounters(Counters):
         return <int64_t*> slot[2] if self.table.owns else <int64_t*> (slot + 1)
 
     cdef uint64_t* slot(self, uint64_t h, int64_t now) except NULL:
-        """The slot of ``h``, made if there is none."""
+        """The slot of ``h``, inserted if there is none."""
         cdef uint64_t* slot = find(&self.table.core, h)
         if is_of(slot, h):
             if slot[0] & LOCKED and <int64_t> slot[1] <= now:
@@ -248,6 +291,12 @@ cdef class MemoryCounters(Counters):
         """Where the row lies elsewhere, its slot repeats when it ends."""
         if self.table.owns:
             slot[1] = (<uint64_t*> slot[2])[0]
+
+
+cdef clockid_t system_clock(clock):
+    if clock is MONOTONIC:
+        return CLOCK_MONOTONIC
+    return CLOCK_REALTIME if clock is WALL else CUSTOM
 
 
 cdef inline int64_t whole(cost) except -1:

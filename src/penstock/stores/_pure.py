@@ -1,7 +1,7 @@
-"""The uncompiled counters: what the dict and the mapped file have in common.
+"""The common part of the uncompiled counters, in a dict or in a file.
 
-The same decisions as the compiled ones, for machines without a compiler and to test
-the compiled ones against. A store says how its rows are found, changed and guarded.
+They decide as the compiled ones do, for machines without a compiler and to test the compiled
+ones against. A subclass finds, changes and locks rows.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from penstock.stores.levels import HALF, LOCKED, REFUSED
 
 
 class PureCounters(Counters):
-    """Counters over rows that lie wherever `place` says."""
+    """Counters whose rows are where `place` says."""
 
     blank: Words
 
     def place(self, key: str) -> Any:
-        """Where the row of a key is to be found; checks the key."""
+        """Where the row of a key is; checks the key."""
         raise NotImplementedError
 
     def locked(self) -> AbstractContextManager[Any]:
-        """Keeps every other thread and process out."""
+        """Excludes all other threads and processes."""
         raise NotImplementedError
 
     def find(self, place: Any) -> Words | None:
         raise NotImplementedError
 
     def change(self, place: Any) -> AbstractContextManager[Words]:
-        """The row to write to, made if there is none."""
+        """The row to write to, created if there is none."""
         raise NotImplementedError
 
     def grow(self, row: Words) -> None:
@@ -41,7 +41,7 @@ class PureCounters(Counters):
         raise NotImplementedError
 
     def rise(self, place: Any, decision: Decision, most: int = LOCKED) -> None:
-        """Bring the key to the level that it has earned, at ``most`` to that: see `levels`."""
+        """Raise the key's level after a decision, at most to ``most``: see `levels`."""
         raise NotImplementedError
 
     def remove(self, place: Any) -> None:
@@ -84,9 +84,30 @@ class PureCounters(Counters):
                 with self.change(place) as row:
                     self.algorithm.refund(row, cost, now, mark, kept)
 
+    def reserve(self, key: str, cost: int, patience: int = ENDLESS) -> Decision:
+        cost, place = check_cost(cost), self.place(key)
+        with self.locked():
+            now = self.ready()
+            if cost > self.algorithm.most:
+                return self.look(place, cost, now)
+            out = new_decision(self.limit)
+            with self.change(place) as row:
+                self.algorithm.reserve(row, cost, now, patience, out)
+            self.rise(place, out, REFUSED)
+            return out
+
+    def cancel(self, key: str, cost: int, mark: int, kept: int = 0) -> None:
+        cost, place = check_cost(cost), self.place(key)
+        with self.locked():
+            now = self.ready()
+            if self.find(place) is not None:
+                with self.change(place) as row:
+                    self.algorithm.cancel(row, cost, now, mark, kept)
+
     def reset(self, key: str) -> None:
         place = self.place(key)
         with self.locked():
+            self.now()  # raises if the store is closed
             self.remove(place)
 
     def hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
@@ -141,7 +162,7 @@ def hit_each(wanted: list[tuple[PureCounters, str, int]], attempt: bool = False)
         ]
         refused = not all(looked)
         how = ATTEMPT if attempt else HIT
-        # A limit that refuses takes nothing, but it may want to know (lockout).
+        # A limit that refuses takes nothing, but may have to record it (lockout).
         return [
             counters.take(place, cost, now, how) if not refused or not seen else seen
             for (counters, place, cost), now, seen in zip(items, moments, looked, strict=True)

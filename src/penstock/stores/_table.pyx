@@ -1,27 +1,25 @@
 """The key table of `MemoryStore`: open addressing in segments, 64-bit words, no objects.
 
-A slot is the key's 64-bit hash and then the row of its algorithm, whose first
-word is the time at which the slot is free again. Keys themselves are not kept:
-two of n keys share a slot with a probability of about n * n / 2**65.
+A slot is the key's 64-bit hash, followed by the row of its algorithm, whose first word is the time
+at which it expires. Keys themselves are not kept: two of n keys share a slot with a probability of
+about n * n / 2**65.
 
 - *Segments.* The top bits of a hash choose a segment through a directory, the
-  next ones a home in it. A segment has at most `SEGMENT_MOST` slots and is the
-  unit of growing: what makes room is rebuilding one segment, never the table,
-  so that the longest call stays short at any size.
+  next ones a home in it. A segment has at most `SEGMENT_MOST` slots. To make room,
+  one segment is rebuilt, never the table, so the longest call stays short at any size.
 - *Order.* Slots of a segment are sorted by hash (linear probing with a monotone
   home function), so a search ends at the first hash that is not smaller, and
   there are no tombstones.
-- *Time.* A slot whose time has passed is free: an insertion shifts over it, and a
-  rebuild leaves it out. Every `SWEEP_EVERY` insertions one segment is looked
-  through as well, so that memory comes back without a thread and without a pause.
-- *Bound.* All tables of a store share a `Bound`. When it is reached, and no key is
-  found that has expired, one of `SAMPLE` neighbours gives way: the one whose loss gives
-  away least, see ``levels.py``. A key's level is in the two lowest bits of its hash. If
-  none is on the lowest level, more are looked at; if all are locked out, the rest of the
-  segment and other tables.
+- *Time.* An expired slot is free: an insertion shifts over it, and a rebuild leaves it
+  out. Every `SWEEP_EVERY` insertions one segment is swept as well, so that memory is
+  freed without a thread and without a pause.
+- *Bound.* All tables of a store share a `Bound`. When it is reached and no key has
+  expired, one of `SAMPLE` neighbours is evicted: the one with the lowest level, see
+  ``levels.py``. If none is on the lowest level, more are looked at; if all are locked
+  out, the rest of the segment and other tables.
 
-A table is used under the GIL, which is not let go of between finding a slot and
-writing it. What must be inlined into its users lies in ``_table.pxd``.
+A table is used under the GIL, which is kept between finding a slot and writing it. What its
+users must inline is in ``_table.pxd``.
 """
 
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc

@@ -11,6 +11,7 @@ cdef extern from "Python.h":
 
 cdef class Counters:
     cdef public object limit
+    cdef public object name
     cdef public Algorithm algorithm
     cdef public object clock
 

@@ -1,8 +1,8 @@
-"""What a store is: a maker of counters, and the owner of atomicity and time.
+# cython: embedsignature=True, embedsignature.format=python
+"""Store and Counters: the interface of all stores, which provide atomicity and time.
 
-A store gives out one `Counters` for each limit; that is where keys are decided
-on. A third-party store subclasses both. `penstock.testing.StoreConformance` is
-the suite that it must pass.
+A store has one `Counters` per limit, which decides on keys. A third-party store subclasses both,
+and must pass `penstock.testing.StoreConformance`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from penstock.algorithms.base import Algorithm
 from penstock.algorithms.words import NO_MARK
 from penstock.clock import MONOTONIC, WALL, Clock
 from penstock.decision import Decision
-from penstock.errors import InvalidCost, InvalidKey
-from penstock.limit import Limit
+from penstock.errors import InvalidCost, InvalidKey, StoreError
+from penstock.limits import Limit
 
-# The patience of an attempt to which any delay will do.
+# The patience of an attempt that accepts any delay.
 ENDLESS = -1
 # Above every possible burst: a larger cost is answered like this one.
 MOST_COST = 2**62
@@ -29,11 +29,12 @@ class Counters:
     """The counters of one limit in one store: key in, decision out.
 
     Each method is atomic for its key, in every thread and process that shares
-    the store.
+    the store. Counters with a ``name`` count apart from others of the same limit.
     """
 
     def __init__(self, limit: Limit, clock: Clock | None) -> None:
         self.limit = limit
+        self.name: str | None = None  # set by `Store.counters`
         self.algorithm: Algorithm = build(limit)
         if clock is None:
             clock = WALL if self.algorithm.wall else MONOTONIC
@@ -54,9 +55,8 @@ class Counters:
     def attempt(self, key: str, cost: int, patience: int = ENDLESS) -> Decision:
         """`hit`, but a refusal is no violation: it starts no lockout and is not remembered.
 
-        For those who wait for their turn and for those who may try again. What would have
-        to wait for longer than ``patience`` nanoseconds for its place on a paced line is
-        refused as well, and takes none.
+        For callers that wait for their turn or may try again. An attempt on a leaky bucket that
+        would have to wait longer than ``patience`` nanoseconds is refused as well.
         """
         raise NotImplementedError
 
@@ -68,20 +68,37 @@ class Counters:
         """Give ``cost`` back; see `Algorithm.refund` for ``mark`` and ``kept``."""
         raise NotImplementedError
 
+    def reserve(self, key: str, cost: int, patience: int = ENDLESS) -> Decision:
+        """Take ``cost`` for the first moment at which it fits: the decision's ``delay``.
+
+        Refused if that is more than ``patience`` nanoseconds away. Of a bucket only.
+        """
+        raise StoreError("this store cannot reserve for later")
+
+    def cancel(self, key: str, cost: int, mark: int, kept: int = 0) -> None:
+        """Give back what was reserved for later, as far as nobody relies on it."""
+        raise StoreError("this store cannot reserve for later")
+
     def reset(self, key: str) -> None:
         """Forget the key."""
         raise NotImplementedError
 
+    def clear(self) -> None:
+        """Forget every key of this limit, where the store knows them."""
+        raise StoreError(
+            "this store cannot forget all keys of one limit: store.clear() forgets those of all"
+        )
+
     def hit_many(self, keys: Iterable[str], cost: int) -> list[Decision]:
-        """Independent decisions in the order of ``keys``; none is made if one is no key."""
+        """Independent decisions in the order of ``keys``; all keys are checked first."""
         names = [check_key(key) for key in keys]
         return [self.hit(key, cost) for key in names]
 
     def submit(self, verb: str, *args: Any) -> Awaitable[Any]:
         """Any of the above from a coroutine. A store that has to wait overrides it.
 
-        Who is cancelled while awaiting a hit or an attempt has taken nothing in the end. What
-        charges, gives back or resets happens in any case.
+        A hit, an attempt or a reservation that is cancelled takes nothing. A charge, a refund
+        or a reset happens in any case.
         """
         return _as_awaitable(getattr(self, verb)(*args))
 
@@ -91,57 +108,70 @@ async def _as_awaitable(answer: Any) -> Any:
 
 
 class Store:
-    """Where state lives. A store of your own makes counters, and decides on several at once.
+    """Where state lives. A subclass creates counters, and decides on several keys at once.
 
-    ``on_failure`` is its failure policy, for those who must decide when it raises a
-    `StoreError`. ``waits`` says that its answers come from elsewhere: then coroutines get theirs by
-    `Counters.submit` and `hit_each_async`.
+    ``waits`` says that answers come from elsewhere: coroutines then use `Counters.submit` and
+    `hit_each_async`. ``on_failure`` is the store's failure policy, if it has one. ``can_lease``
+    says that it may decide from leases: see `LeasedStore`.
     """
 
     waits = False
-    # What it decides by while it cannot be asked, if it decides then.
     on_failure: str | None = None
+    can_lease = False
 
     def __init__(self) -> None:
-        self._counters: dict[Limit, Counters] = {}
+        self._counters: dict[object, Counters] = {}  # by limit, and by name if there is one
         self._making = threading.Lock()
 
-    def counters(self, limit: Limit) -> Counters:
-        """The counters of ``limit``: the same object for an equal limit."""
-        found = self._counters.get(limit)
-        if found is None:
+    def counters(self, limit: Limit, name: str | None = None) -> Counters:
+        """The counters of ``limit``: the same object for an equal limit and an equal name."""
+        label: object = limit if name is None else (limit, name)
+        counters = self._counters.get(label)
+        if counters is None:
             with self._making:
-                found = self._counters.get(limit)
-                if found is None:
-                    found = self._counters[limit] = self.make_counters(limit)
-        return found
+                counters = self._counters.get(label)
+                if counters is None:
+                    if name is None:
+                        counters = self.make_counters(limit)
+                    else:
+                        counters = self.make_counters(limit, name)
+                        counters.name = name
+                    self._counters[label] = counters
+        return counters
+
+    def counters_with(self, limit: Limit, lease: bool | int | None) -> Counters:
+        """`counters`, with a choice of whether they are leased.
+
+        False is never, and a number is a horizon of their own, in nanoseconds. True and None
+        leave it to the store. A store that cannot lease has only one kind.
+        """
+        return self.counters(limit)
 
     def release(self, limit: Limit) -> bool:
-        """Let go of the counters of a limit that nobody asks by any more.
+        """Drop the counters of a limit that is no longer used.
 
-        False if they stay, because keys that still matter would be lost with them. A store
-        whose state lies elsewhere lets go of them at any time: see `forget`.
+        False if they stay, because live keys would be lost with them.
         """
         return False
 
     def forget(self, limit: Limit) -> bool:
-        """`release` for a store whose state does not lie in its counters."""
+        """`release` for a store whose state is not in its counters."""
         with self._making:
             self._counters.pop(limit, None)
         return True
 
-    def make_counters(self, limit: Limit) -> Counters:
-        """New counters for a limit that this store sees for the first time."""
+    def make_counters(self, limit: Limit, name: str | None = None) -> Counters:
+        """New counters for a limit, and a name, that this store sees for the first time."""
         raise NotImplementedError
 
     def hit_each(
         self, wanted: list[tuple[Counters, str, int]], attempt: bool = False
     ) -> list[Decision]:
-        """All pass, or none is taken; a decision for each of them.
+        """Take from all keys, or from none; returns a decision for each.
 
-        ``wanted`` names no key of the same limit twice. When one refuses, the decisions
-        of those that would have passed say what `Counters.peek` would. With ``attempt``
-        a refusal is no violation: see `Counters.attempt`.
+        ``wanted`` names no key of the same limit twice. When one refuses, the decisions on
+        the others are those of `Counters.peek`. With ``attempt``, a refusal is no violation:
+        see `Counters.attempt`.
         """
         raise NotImplementedError
 
@@ -151,8 +181,26 @@ class Store:
         """`hit_each` from a coroutine. A store that has to wait overrides it."""
         return _as_awaitable(self.hit_each(wanted, attempt))
 
+    def hit_groups(self, wanted: list[list[tuple[Counters, str, int]]]) -> list[list[Decision]]:
+        """`hit_each` of several groups, independent of each other.
+
+        A store that has to wait overrides it, to send them together.
+        """
+        return [self.hit_each(group) for group in wanted]
+
+    def call_each(self, verb: str, calls: list[tuple[Counters, tuple[Any, ...]]]) -> list[Any]:
+        """The same verb of several counters, each with its arguments.
+
+        A store that has to wait overrides it, to send them together.
+        """
+        return [getattr(counters, verb)(*args) for counters, args in calls]
+
+    def clear(self) -> None:
+        """Forget every key of every limit, as between tests."""
+        raise StoreError(f"{self!r} cannot forget all its keys")
+
     def close(self) -> None:
-        """Let go of files and connections. Stores without any have nothing to do."""
+        """Close files and connections, if there are any; the store cannot be used any more."""
 
 
 def check_key(key: object) -> str:
@@ -161,7 +209,7 @@ def check_key(key: object) -> str:
         return key
     if isinstance(key, str):
         if key:
-            return str.__str__(key)  # of a subclass: its own hash and eq must not matter
+            return str.__str__(key)  # a subclass may have another hash and eq
         raise InvalidKey("a key is a non-empty str, this one is empty")
     raise InvalidKey(f"a key is a non-empty str, not {type(key).__name__}: {key!r:.100}")
 
@@ -188,7 +236,7 @@ def check_cost(cost: object) -> int:
 
 
 def speaking(decisions: Iterable[Decision]) -> Decision:
-    """The one of several that speaks for the request: see `pick`."""
+    """The decision that stands for a request with several: see `pick`."""
     best: Decision | None = None
     for decision in decisions:
         best = pick(best, decision)
@@ -197,10 +245,10 @@ def speaking(decisions: Iterable[Decision]) -> Decision:
 
 
 def pick(best: Decision | None, decision: Decision) -> Decision:
-    """Of two decisions about one request, the one that speaks for it.
+    """Of two decisions about one request, the one that stands for it.
 
-    The one that refused, with the longest wait if both did; else the one with the
-    least remaining.
+    A refusal comes first, the one with the longest wait if both refused; then the decision
+    with the least remaining.
     """
     if best is None or (best.allowed and not decision.allowed):
         return decision

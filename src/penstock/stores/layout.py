@@ -1,23 +1,18 @@
-"""How a shared-memory file is laid out: the same for both cores but for the locks.
+"""The layout of a shared-memory file: the same for both cores, except for the locks.
 
 ::
 
-    header    one page: what the file is, its hash key, its clock
-    stripes   one lock and one journal for every so many sets
+    header    one page: sizes, the hash key, the clock
+    stripes   a lock and a journal each, for some of the sets
     sets      WAYS hashes, then WAYS rows
 
-A key belongs to one set, chosen by its hash; a set is under one stripe's lock.
-Before a row is changed, its stripe's journal keeps the old one: if the process
-dies half-way, whoever takes the lock next puts it back.
+The hash of a key chooses its set, and each set is under one stripe's lock. Before a row is
+changed, it is copied to the stripe's journal. If the process dies half-way, the next holder of
+the lock restores it. The two lowest bits of a hash are the key's level (see ``levels.py``).
 
-The two lowest bits of a hash say how much would be given away by forgetting its
-key (see ``levels.py``).
-
-The file may be damaged: what is read from it is checked before it is used as a
-place or a length. What the fixed part of the header says is read once, when the
-file is opened, and so is its clock.
-
-Everything is in native 64-bit words: the file belongs to one machine.
+The file may be damaged: what is read from it is checked before it is used as an offset or a
+length. The fixed part of the header and the clock are read once, when the file is opened.
+Numbers are native 64-bit words, as the file belongs to one machine.
 """
 
 from __future__ import annotations
@@ -42,7 +37,7 @@ MOST_STRIPES = 1024
 MOST_KEYS = 2**31
 LEAST_ROW, MOST_ROW = 16, 2**26  # bytes a key: the longest sliding_log needs 16 MB
 
-# Words of the header behind its checked part.
+# Offsets in the header, behind its checked part.
 _FIXED = struct.Struct("=8s II QQQQQ 16s")
 FIXED_SIZE = _FIXED.size + 4
 BOOT_AT = 128  # 16 bytes
@@ -58,7 +53,7 @@ LOCK_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sizes and places, in bytes; the fixed part of the header says them."""
+    """Sizes and offsets in bytes, computed from the fixed part of the header."""
 
     core: int
     max_keys: int
@@ -116,7 +111,7 @@ class Layout:
         return fixed + struct.pack("=I", zlib.crc32(fixed))
 
     def header(self) -> bytes:
-        """A new file's first page, its clock started."""
+        """The first page of a new file."""
         page = bytearray(PAGE)
         page[:FIXED_SIZE] = self.fixed()
         page[BOOT_AT : BOOT_AT + 16] = boot_id()
@@ -125,7 +120,7 @@ class Layout:
 
 
 def read_layout(page: bytes, size: int, path: Path, core: int) -> Layout:
-    """What a file's first page says, or an error that says why it cannot be used."""
+    """The layout in a file's first page, or an error that says why it cannot be used."""
     if len(page) < FIXED_SIZE:
         raise StoreFileError(
             f"{path} is cut off: it has {size} bytes, less than its header; delete it"
@@ -162,20 +157,20 @@ def read_layout(page: bytes, size: int, path: Path, core: int) -> Layout:
 
 
 def boot_id() -> bytes:
-    """Changes with every start of the machine, as the monotonic clock does."""
+    """Changes at every boot, as the monotonic clock does."""
     try:
         text = Path("/proc/sys/kernel/random/boot_id").read_text()
         return bytes.fromhex(text.strip().replace("-", ""))
     except (OSError, ValueError):
-        # No such file outside Linux: the moment of the start, to ten seconds.
+        # No such file outside Linux: the time of the boot, to ten seconds.
         started = (time.time_ns() - time.monotonic_ns()) // 10_000_000_000
         return started.to_bytes(16, "big", signed=True)
 
 
 def carry_clock(page: bytearray) -> bool:
-    """Set the clock after a reboot; whether it was damaged and had to begin anew.
+    """Set the clock after a reboot; returns whether it was damaged.
 
-    After a reboot it goes on from the wall clock, but never back behind what was seen.
+    It continues from the wall clock, but never before the latest time that was recorded.
     """
     offset, seen = struct.unpack_from("=qq", page, OFFSET_AT)
     damaged = not (clock_makes_sense(offset) and 0 <= seen < LATEST)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from penstock._mode import COMPILED
 from penstock.clock import Clock
 from penstock.decision import Decision
-from penstock.limit import Limit
+from penstock.errors import StoreError
+from penstock.limits import Limit
 from penstock.stores.base import Counters, Store, check_clock
 
 if COMPILED and not TYPE_CHECKING:
@@ -21,19 +24,41 @@ else:
 DEFAULT_MAX_KEYS = 1_000_000
 MOST_KEYS = 2**40
 
+# For tests, which change all stores of a process: those that exist, and a function that gets the
+# counters that a store makes. See `penstock.testing.in_process`.
+STORES: WeakSet[MemoryStore] = WeakSet()
+on_new_counters: Callable[[MemoryStore, MemoryCounters], None] | None = None
+
+
+class ClosedClock(Clock):
+    """The clock of a store that was closed: every decision asks for the time first.
+
+    So an open store pays nothing for it.
+    """
+
+    def now(self) -> int:
+        raise StoreError("the store is closed")
+
+    def sleep(self, seconds: float) -> None:
+        raise StoreError("the store is closed")
+
+    async def sleep_async(self, seconds: float) -> None:
+        raise StoreError("the store is closed")
+
+
+CLOSED_CLOCK = ClosedClock()
+
 
 class MemoryStore(Store):
-    """The embedded default.
+    """The default store, embedded in the process.
 
-    Holds at most ``max_keys`` keys, over all limits. A key whose state has run
-    out (its bucket is full again, its window has passed) is forgotten by itself.
-    When the store is full of keys that still matter, the one whose loss gives away
-    least, of some neighbours, gives way and is counted in ``evictions``: for that key
-    the limit starts afresh. A key that is locked out is the last to go.
+    Holds at most ``max_keys`` keys, over all limits. Expired keys (the bucket is full again, the
+    window has passed) are dropped. When the store is full of live keys, it evicts the one of
+    some neighbours that has used least of its limit, and counts it in ``evictions``: the limit
+    starts afresh for that key. Keys that are locked out are evicted last.
 
-    ``clock`` is used for every limit; by default buckets and sliding windows use
-    the monotonic clock, and windows aligned to the epoch or the calendar the
-    wall clock.
+    ``clock`` is used for every limit. By default, buckets and sliding windows use the monotonic
+    clock, and windows aligned to the epoch or the calendar use the wall clock.
     """
 
     name = "memory"
@@ -44,9 +69,16 @@ class MemoryStore(Store):
         super().__init__()
         self._clock = check_clock(clock)
         self._bound = Bound(max_keys)
+        self.closed = False
+        STORES.add(self)
 
-    def make_counters(self, limit: Limit) -> Counters:
-        return MemoryCounters(limit, self._clock, self._bound)
+    def make_counters(self, limit: Limit, name: str | None = None) -> Counters:
+        if self.closed:
+            raise StoreError("the store is closed")
+        counters = MemoryCounters(limit, self._clock, self._bound)
+        if on_new_counters is not None:
+            on_new_counters(self, counters)
+        return counters
 
     def release(self, limit: Limit) -> bool:
         with self._making:
@@ -63,19 +95,47 @@ class MemoryStore(Store):
         decisions: list[Decision] = hit_each(wanted, attempt)
         return decisions
 
-    def sweep(self, segments: int = 64) -> int:
-        """Give back memory of expired keys without waiting for traffic to do it.
+    def clear(self) -> None:
+        """Forget every key of every limit, as between tests."""
+        for counters in self.all_counters():
+            counters.clear()
 
-        Looks through at most ``segments`` segments of each limit's table (some
-        microseconds each) and returns how many keys were dropped.
+    def close(self) -> None:
+        """Forget everything, for good: from now on the store raises `StoreError`."""
+        with self._making:
+            self.closed = True
+            STORES.discard(self)
+            for counters in self.all_counters():
+                counters.close(CLOSED_CLOCK)
+
+    def __enter__(self) -> MemoryStore:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def sweep(self, segments: int = 64) -> int:
+        """Free the memory of expired keys without waiting for traffic to do it.
+
+        Looks through at most ``segments`` segments of each limit's table, some microseconds
+        each, and returns how many keys were dropped.
         """
         if type(segments) is not int or not 1 <= segments < 2**31:
             raise ValueError(f"segments is a whole number of at least 1, not {segments!r}")
         swept = 0
-        for counters in list(self._counters.values()):
-            assert isinstance(counters, MemoryCounters)
+        for counters in self.all_counters():
             swept += counters.sweep(segments)
         return swept
+
+    def all_counters(self) -> list[MemoryCounters]:
+        """The counters of all its limits."""
+        counters = list(self._counters.values())
+        return [each for each in counters if isinstance(each, MemoryCounters)]
+
+    @property
+    def clock(self) -> Clock | None:
+        """The clock that it was given."""
+        return self._clock
 
     @property
     def max_keys(self) -> int:
@@ -83,12 +143,12 @@ class MemoryStore(Store):
 
     @property
     def keys(self) -> int:
-        """Keys held now, some of which may have expired without being swept yet."""
+        """How many keys are held, including expired ones that were not swept yet."""
         return self._bound.keys
 
     @property
     def evictions(self) -> int:
-        """How many keys with live state had to give way so far."""
+        """How many live keys have been evicted."""
         return self._bound.evictions
 
     def __repr__(self) -> str:

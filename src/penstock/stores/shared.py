@@ -13,7 +13,8 @@ from penstock.algorithms import build
 from penstock.clock import Clock, MonotonicClock
 from penstock.decision import Decision
 from penstock.errors import StoreError, StoreFileError, UnsupportedLimit
-from penstock.limit import Limit
+from penstock.keys import encode
+from penstock.limits import Limit
 from penstock.stores.base import Counters, Store, check_clock
 from penstock.stores.layout import (
     COMPILED_CORE,
@@ -51,18 +52,17 @@ DEFAULT_BYTES_PER_KEY = 256
 class SharedMemoryStore(Store):
     """A table in a memory-mapped file, shared by every process that opens ``path``.
 
-    The first process makes the file, the others find it; state outlives them all.
-    A process may be killed at any instant: the row that it was about to write is
-    undone, and nobody waits for it. Put the file on ``/dev/shm`` for speed, or on a disk
-    to keep state over a reboot of the machine.
+    The first process creates the file; state outlives all processes. A process may be killed
+    at any time: the row that it was writing is restored, and nobody waits for it. Put the file
+    on ``/dev/shm`` for speed, or on a disk to keep state over a reboot.
 
-    Holds ``max_keys`` keys (100,000 if not given), over all limits, in sets of neighbours.
-    In a set without a free place, the key whose loss gives away least gives way and is
-    counted in ``evictions``; a key that is locked out is the last to go. A limit whose state
-    does not fit into ``bytes_per_key`` (256) is refused when it is first used. Who finds the
-    file there, and gives no sizes, uses it as it is.
+    Holds ``max_keys`` keys (by default 100,000), over all limits, in sets. In a full set, the
+    key that has used least of its limit is evicted and counted in ``evictions``; keys that are
+    locked out are evicted last. A limit whose state does not fit into ``bytes_per_key`` (by
+    default 256) is refused when it is first used. Without sizes, an existing file is used as
+    it is.
 
-    ``path`` may also be the descriptor of a file that `memory_file` has made.
+    ``path`` may also be the descriptor of a file that `memory_file` has created.
     """
 
     name: str
@@ -78,7 +78,7 @@ class SharedMemoryStore(Store):
             raise StoreError("SharedMemoryStore needs Linux; MemoryStore works everywhere")
         wanted = sizes(max_keys, bytes_per_key)
         super().__init__()
-        # The file's own time is monotonic already, and goes on over a reboot.
+        # The file's own time is monotonic already, and continues after a reboot.
         self._clock = None if type(clock) is MonotonicClock else check_clock(clock)
         if isinstance(path, int):
             self.name, self._path = "shared", Path(f"/proc/self/fd/{path}")
@@ -87,35 +87,33 @@ class SharedMemoryStore(Store):
             self.name, self._path = f"shared:{path}", Path(path)
             fd = open_file(self._path, wanted)
         try:
-            found = checked_layout(fd, self._path, _CORE)
-            given = (max_keys or found.max_keys, bytes_per_key or found.bytes_per_key)
-            if (found.max_keys, found.bytes_per_key) != given:
+            layout = checked_layout(fd, self._path, _CORE)
+            expected = (max_keys or layout.max_keys, bytes_per_key or layout.bytes_per_key)
+            if (layout.max_keys, layout.bytes_per_key) != expected:
                 raise StoreFileError(
-                    f"{self._path} was made with max_keys={found.max_keys} and"
-                    f" bytes_per_key={found.bytes_per_key}, not {given[0]} and {given[1]}: give"
-                    " the same everywhere, or nothing to use it as it is; or delete it"
+                    f"{self._path} was made with max_keys={layout.max_keys} and"
+                    f" bytes_per_key={layout.bytes_per_key}, not {expected[0]} and {expected[1]}:"
+                    " give the same everywhere, or nothing to use it as it is; or delete it"
                 )
         except BaseException:
             os.close(fd)
             raise
-        self._layout = found
-        self._mapped = Mapped(fd, found, self._path)  # owns the descriptor from now on
+        self._layout = layout
+        self._mapped = Mapped(fd, layout, self._path)  # owns the descriptor from now on
         attach(fd, self._path, self._mapped)
 
-    def make_counters(self, limit: Limit) -> Counters:
+    def make_counters(self, limit: Limit, name: str | None = None) -> Counters:
         if self._mapped.closed:
             raise StoreError(f"{self!r} is closed")
         needed = bytes_needed(limit)
         if needed > self.bytes_per_key:
             raise UnsupportedLimit(
                 f"{limit} needs {needed} bytes a key, this store has {self.bytes_per_key}:"
-                f" make it anew with bytes_per_key={needed}, or use an algorithm of constant"
-                " size such as sliding_window"
+                f" make it anew with bytes_per_key={needed}, or use token_bucket, which needs 16"
             )
         # The same in every process: the file's secret, and the limit as it is written.
-        secret = hashlib.blake2b(
-            str(limit).encode(), key=self._layout.hash_key, digest_size=16
-        ).digest()
+        text = str(limit) if name is None else f"{limit}\0{name}"
+        secret = hashlib.blake2b(encode(text), key=self._layout.hash_key, digest_size=16).digest()
         return MappedCounters(limit, self._clock, self._mapped, secret)
 
     def release(self, limit: Limit) -> bool:
@@ -124,6 +122,10 @@ class SharedMemoryStore(Store):
     def hit_each(self, wanted: list[tuple[Any, str, int]], attempt: bool = False) -> list[Decision]:
         decisions: list[Decision] = hit_each(wanted, attempt)
         return decisions
+
+    def clear(self) -> None:
+        """Forget every key of every limit, in all processes that use the file."""
+        self._mapped.clear()
 
     @property
     def path(self) -> Path:
@@ -139,21 +141,21 @@ class SharedMemoryStore(Store):
 
     @property
     def evictions(self) -> int:
-        """How many keys with live state had to give way so far, in all processes."""
+        """How many live keys have been evicted, by all processes."""
         return int(self._mapped.count_at(EVICTIONS_AT))
 
     @property
     def recoveries(self) -> int:
-        """How many times a process died within a decision, and another one took over."""
+        """How often a process died within a decision, and another one took over."""
         return int(self._mapped.count_at(RECOVERIES_AT))
 
     @property
     def repairs(self) -> int:
-        """How many times something in the file was found damaged, and began anew."""
+        """How often something in the file was damaged and started afresh."""
         return int(self._mapped.count_at(REPAIRS_AT))
 
     def close(self) -> None:
-        """Let go of the file. State stays in it; the store is of no use any more."""
+        """Close the file. State stays in it; the store cannot be used any more."""
         self._mapped.close()
 
     def __enter__(self) -> SharedMemoryStore:
@@ -167,7 +169,7 @@ class SharedMemoryStore(Store):
 
 
 def sizes(max_keys: int | None = None, bytes_per_key: int | None = None) -> Layout:
-    """What a new file of these sizes is; ValueError if they make no sense."""
+    """The layout of a new file of these sizes; ValueError if they make no sense."""
     max_keys = DEFAULT_MAX_KEYS if max_keys is None else max_keys
     bytes_per_key = DEFAULT_BYTES_PER_KEY if bytes_per_key is None else bytes_per_key
     if type(max_keys) is not int or not 1 <= max_keys <= MOST_KEYS:
@@ -179,7 +181,7 @@ def sizes(max_keys: int | None = None, bytes_per_key: int | None = None) -> Layo
 
 
 def bytes_needed(limit: Limit) -> int:
-    """What a key takes under this limit: its hash, and its row at its longest."""
+    """The size of a key under this limit: its hash, and its row at its longest."""
     return 8 * (build(limit).most_words + 1)
 
 

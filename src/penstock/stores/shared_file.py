@@ -1,11 +1,11 @@
-"""The file behind a `SharedMemoryStore`: made, found, and checked before it is trusted.
+"""The file behind a `SharedMemoryStore`: created, opened, and checked before it is trusted.
 
-A file with a name lies in a folder such as ``/dev/shm``, where everybody may put files. So
-it is used only if it is an ordinary file (not a link to one) that belongs to this user and
-that nobody else can read or write. All of this is asked of the open file, not of its path.
+Everybody may put files into a directory such as ``/dev/shm``. So a file is used only if it is a
+regular file, not a link, that belongs to this user and that nobody else can read or write. The
+open file is checked, not its path.
 
-A file without a name (`memory_file`) is handed on by its descriptor. It cannot be planted
-or cut off, and it is gone when the last process that holds it ends, however that ends.
+A file without a name (`memory_file`) is passed on by its descriptor. It cannot be planted or
+truncated, and disappears when the last process that holds it ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def open_file(path: Path, wanted: Layout) -> int:
-    """A descriptor of the file, which is made if there is none."""
+    """A descriptor of the file, which is created if there is none."""
     for _ in range(100):
         try:
             return os.open(path, _OPEN | os.O_NOFOLLOW)
@@ -53,12 +53,12 @@ def open_file(path: Path, wanted: Layout) -> int:
 
 
 def open_again(fd: int) -> int:
-    """The same file, opened anew: locks belong to an opening, not to a file."""
+    """Open the file again: locks belong to an open file description, not to the file."""
     return os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
 
 
 def memory_file(layout: Layout) -> int:
-    """A file without a name, in memory. Memory is used for the parts that are written to."""
+    """A file in memory, without a name. Only the parts that are written to use memory."""
     try:
         fd = os.memfd_create("penstock", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
@@ -79,7 +79,7 @@ def memory_file(layout: Layout) -> int:
 
 
 def checked_layout(fd: int, path: Path, core: int) -> Layout:
-    """What an open file says of itself, if it may be trusted."""
+    """The layout of an open file, if it may be trusted."""
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise StoreFileError(f"{path} is not an ordinary file: it was left as it is")
@@ -101,10 +101,10 @@ def checked_layout(fd: int, path: Path, core: int) -> Layout:
 
 
 def attach(fd: int, path: Path, mapped: Any) -> None:
-    """Everyone who uses the file shares a lock on it; who is alone may tidy up.
+    """Take a shared lock on the file; tidy up if no other process has one.
 
-    Alone means that no lock in the file can be held by anybody: they are made
-    anew, unfinished changes are undone, and the clock is carried over a reboot.
+    Then no lock inside the file can be held: they are created again, unfinished changes are
+    undone, and the clock is set after a reboot.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,14 +135,14 @@ def _first_page(fd: int, path: Path) -> bytes:
 
 
 def _make_file(path: Path, layout: Layout) -> None:
-    """Whole before it has its name."""
+    """Complete the file under another name, then link it to its own."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     try:
         fd = os.open(
             temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
         try:
-            # Reserved, not only promised: a full disk must not be found out by a write.
+            # Reserve the space: a write must not fail because the disk is full.
             os.posix_fallocate(fd, 0, layout.file_bytes)
             os.pwrite(fd, layout.header(), 0)
             with contextlib.suppress(FileExistsError):  # another process was first
@@ -155,10 +155,12 @@ def _make_file(path: Path, layout: Layout) -> None:
 
 
 def _cannot_make(path: Path, layout: Layout, error: OSError) -> str:
-    said = f"cannot make {path} of {layout.file_bytes} bytes: {error.strerror}"
+    message = f"cannot make {path} of {layout.file_bytes} bytes: {error.strerror}"
     if error.errno != errno.ENOSPC:
-        return said
+        return message
     with contextlib.suppress(OSError):
-        there = os.statvfs(path.parent)
-        said += f" ({there.f_bavail * there.f_frsize} bytes are free in {path.parent})"
-    return f"{said}; lower max_keys ({layout.max_keys}) or bytes_per_key ({layout.bytes_per_key})"
+        disk = os.statvfs(path.parent)
+        message += f" ({disk.f_bavail * disk.f_frsize} bytes are free in {path.parent})"
+    return (
+        f"{message}; lower max_keys ({layout.max_keys}) or bytes_per_key ({layout.bytes_per_key})"
+    )

@@ -8,8 +8,9 @@ import itertools
 import threading
 
 from penstock.clock import SECOND
+from penstock.waiters import call_in
 
-# A moment in 2024, so that windows of the calendar have a day to lie in.
+# The beginning of 2024, so that calendar windows have a realistic date.
 DEFAULT_START = 1_704_067_200 * SECOND
 # Passes of the event loop without a new sleeper after which all tasks count as idle.
 _QUIET_PASSES = 20
@@ -18,11 +19,10 @@ _QUIET_PASSES = 20
 class FakeClock:
     """A clock that stands still until it is moved.
 
-    ``clock.advance(1.5)`` moves it by seconds, ``clock.set(ns)`` puts it anywhere,
-    also back. With ``autojump`` (the default) nobody has to: ``sleep`` returns at
-    once with the time moved on, and when all tasks of an event loop are asleep on
-    this clock, it jumps to the first that is due. Without it, sleepers wait until
-    another task or thread advances the clock.
+    ``clock.advance(1.5)`` moves it by seconds; ``clock.set(ns)`` sets it to any time, also back.
+    With ``autojump`` (the default), ``sleep`` advances the clock and returns at once. When all
+    tasks of an event loop sleep on this clock, it jumps to the first that is due. Without
+    ``autojump``, sleepers wait until another task or thread advances the clock.
     """
 
     def __init__(self, start: int = DEFAULT_START, *, autojump: bool = True) -> None:
@@ -42,16 +42,19 @@ class FakeClock:
         self.set(self._now + round(seconds * SECOND))
 
     def advance_ns(self, nanoseconds: int) -> None:
-        """The same in nanoseconds, for what must be exact."""
+        """The same in nanoseconds, for exact times."""
         self.set(self._now + nanoseconds)
 
     def set(self, now: int) -> None:
-        """Put the clock to a time in nanoseconds, and wake who was waiting for it."""
+        """Set the clock to a time in nanoseconds, and wake sleepers that are due."""
         with self._moved:
             self._now = _checked(now)
             self._moved.notify_all()
         while self._sleepers and self._sleepers[0][0] <= self._now:
-            _wake(heapq.heappop(self._sleepers)[2])
+            sleeper = heapq.heappop(self._sleepers)[2]
+            loop = sleeper.get_loop()
+            if not loop.is_closed():
+                call_in(loop, _finish, sleeper)
 
     def sleep(self, seconds: float) -> None:
         if self._autojump:
@@ -75,7 +78,7 @@ class FakeClock:
         await future
 
     def _watch(self, loop: asyncio.AbstractEventLoop, quiet: int, seen: int) -> None:
-        """Jump once nobody has gone to sleep for some passes of the loop."""
+        """Jump when no new task has gone to sleep for some passes of the loop."""
         newest = next(self._ids)
         quiet = quiet + 1 if newest == seen + 1 else 0
         while self._sleepers and self._sleepers[0][2].done():
@@ -90,19 +93,6 @@ class FakeClock:
 
     def __repr__(self) -> str:
         return f"<FakeClock at {self._now} ns>"
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    """Also from another thread, whose loop must hear of it."""
-    loop = future.get_loop()
-    try:
-        here = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        here = False
-    if here:
-        _finish(future)
-    elif not loop.is_closed():
-        loop.call_soon_threadsafe(_finish, future)
 
 
 def _finish(future: asyncio.Future[None]) -> None:

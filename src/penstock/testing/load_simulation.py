@@ -30,35 +30,27 @@ from penstock.clock import SECOND
 Course = Sequence[tuple[float, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One arrival. ``number`` counts them; ``begun_ns`` is when it was admitted."""
-
-    number: int
-    begun_ns: int
-
-
 class Admission(Protocol):
-    """Decides which requests are admitted; is told of each one that ends."""
+    """Decides which requests are admitted, and learns when each of them ends."""
 
     @property
     def limit(self) -> float:
-        """How many may be inside, for the rows of the result."""
+        """The current limit, for the rows of the result."""
 
     def enter(self, number: int, now: int) -> bool:
         """Whether the request with this number may run."""
 
     def leave(self, number: int, duration_ns: int, now: int) -> None:
-        """The request has run."""
+        """Called when the request has ended."""
 
 
 class LimitedAdmission:
-    """As many at once as the strategy says; the others are shed."""
+    """Admits requests up to the strategy's limit, and sheds the others."""
 
     def __init__(self, strategy: AdaptiveLimit) -> None:
         self._strategy = strategy
         self._running = 0
-        self._beside: dict[int, int] = {}
+        self._running_at_entry: dict[int, int] = {}
 
     @property
     def limit(self) -> float:
@@ -68,12 +60,12 @@ class LimitedAdmission:
         if self._running >= self._strategy.limit:
             return False
         self._running += 1
-        self._beside[number] = self._running
+        self._running_at_entry[number] = self._running
         return True
 
     def leave(self, number: int, duration_ns: int, now: int) -> None:
         self._running -= 1
-        self._strategy.record(duration_ns, self._beside.pop(number), False, now)
+        self._strategy.record(duration_ns, self._running_at_entry.pop(number), False, now)
 
 
 class Unlimited:
@@ -111,9 +103,10 @@ class SimulatedService:
     spread: float = 0.35
     now: int = 0
     busy: int = 0
-    queue: deque[Arrival] = field(default_factory=deque)
+    # Requests that wait for a server: their numbers, and when they were admitted.
+    queue: deque[tuple[int, int]] = field(default_factory=deque)
     _busy_ns: float = 0.0
-    _asked_at: int = 0
+    _read_at: int = 0
     _at: int = 0
 
     def capacity(self, now: int) -> float:
@@ -123,10 +116,10 @@ class SimulatedService:
     def cpu(self) -> float:
         """How busy its servers were since the last call: a reader for `CPUTarget`."""
         self.pass_time(self.now)
-        passed = self.now - self._asked_at
-        part = self._busy_ns / passed if passed else 0.0
-        self._busy_ns, self._asked_at = 0.0, self.now
-        return min(1.0, part)
+        passed = self.now - self._read_at
+        load = self._busy_ns / passed if passed else 0.0
+        self._busy_ns, self._read_at = 0.0, self.now
+        return min(1.0, load)
 
     def pass_time(self, now: int) -> None:
         self._busy_ns += (now - self._at) * self.busy / value_at(self.servers, self._at)
@@ -140,11 +133,7 @@ class SimulatedService:
 
 
 def value_at(course: Course, now: int) -> float:
-    found = course[0][1]
-    for start, value in course:
-        if start * SECOND <= now:
-            found = value
-    return found
+    return next((value for start, value in reversed(course) if start * SECOND <= now), course[0][1])
 
 
 def simulate(
@@ -215,8 +204,8 @@ class _Run:
             offered=self._count - before,
             shed=shed,
             finished=len(durations),
-            p50=_part(durations, 0.5),
-            p99=_part(durations, 0.99),
+            p50=_quantile(durations, 0.5),
+            p99=_quantile(durations, 0.99),
         )
 
     def _next_arrival(self, now: int) -> int:
@@ -228,7 +217,7 @@ class _Run:
         if self._seen is not None:
             self._seen(self._count, entered)
         if entered:
-            self._service.queue.append(Arrival(self._count, now))
+            self._service.queue.append((self._count, now))
         return entered
 
     def _start(self, now: int) -> None:
@@ -236,20 +225,20 @@ class _Run:
         service = self._service
         servers = value_at(service.servers, now)
         while service.queue and service.busy < servers:
-            request = service.queue.popleft()
+            number, admitted_at = service.queue.popleft()
             service.busy += 1
             end = now + service.draw(self._chance)
-            heapq.heappush(self._ends, (end, request.number, request.begun_ns))
+            heapq.heappush(self._ends, (end, number, admitted_at))
 
     def _leave(self) -> int:
-        now, number, begun = heapq.heappop(self._ends)
+        now, number, admitted_at = heapq.heappop(self._ends)
         self._service.busy -= 1
-        self._admission.leave(number, now - begun, now)
-        return now - begun
+        self._admission.leave(number, now - admitted_at, now)
+        return now - admitted_at
 
 
-def _part(ordered: list[int], part: float) -> float:
-    """A quantile in seconds; 0 if there are no values."""
+def _quantile(ordered: list[int], fraction: float) -> float:
+    """In seconds; 0 if there are no values."""
     if not ordered:
         return 0.0
-    return ordered[max(1, math.ceil(part * len(ordered))) - 1] / SECOND
+    return ordered[max(1, math.ceil(fraction * len(ordered))) - 1] / SECOND

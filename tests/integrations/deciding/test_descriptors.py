@@ -20,6 +20,7 @@ from penstock.integrations.asgi.request import AsgiRequest
 from penstock.integrations.deciding.descriptors import Descriptors
 from penstock.integrations.deciding.dimensions import DIMENSIONS, family
 from penstock.integrations.deciding.request import identity_of
+from penstock.integrations.deciding.waiting import finish_async
 from penstock.integrations.wsgi.request import WsgiRequest
 
 RULES = """
@@ -78,7 +79,7 @@ async def test_dimensions_may_be_awaited_or_fixed() -> None:
     rules = "domain: d\ndescriptors: [{key: tenant, descriptors: [{key: site, limits: 1/hour}]}]"
     gate = AsyncGate.from_rules(rules)
     descriptors = Descriptors(gate, {"tenant": tenant, "site": "eu"})
-    found = await descriptors.of_async(asked())
+    found = await finish_async(descriptors.flow(asked()))
     assert pairs(found) == [[("tenant", "acme"), ("site", "eu")]]
     with pytest.raises(TypeError, match="tenant is a coroutine function"):
         descriptors.of(asked())

@@ -45,6 +45,16 @@ def test_a_wrong_option_is_named_with_the_right_one(name: str) -> None:
     assert str(raised.value) == f"{name} has no option 'key_func': did you mean 'key'?"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("rate", "limit"), ("LIMIT", "limit"), ("Key", "key"), ("rules", "gate"), ("storage", "store"),
+     ("skip", "exempt"), ("limits", "limit"), ("default_limits", "limit")],
+)  # fmt: skip
+def test_an_option_by_a_name_of_others(wrong: str, right: str) -> None:
+    with pytest.raises(TypeError, match=f"has no option '{wrong}': did you mean '{right}'"):
+        asgi.PenstockMiddleware(app, **{wrong: "1/minute"})
+
+
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_wrong_option_of_a_decorator(limit: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=r"^limit has no option 'key_func': did you mean 'key'"):
@@ -70,5 +80,5 @@ def test_options_of_its_own_are_suggested_too(wrong: str, right: str) -> None:
 
 def test_all_options_are_listed_where_none_is_close() -> None:
     options: dict[str, Any] = {"zzz": 1}
-    with pytest.raises(TypeError, match="no option 'zzz'; it has by, exempt, forwarded"):
+    with pytest.raises(TypeError, match="no option 'zzz'; it has by, enabled, exempt, forwarded"):
         asgi.ConcurrencyMiddleware(app, 5, **options)

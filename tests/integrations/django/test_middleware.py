@@ -32,7 +32,7 @@ from integrations.serving import ask, uvicorn_server
 from penstock import AsyncGate, Gate, Limiter, MemoryStore
 from penstock.integrations import Request, Response, by_ip, by_route, by_user
 from penstock.integrations.asgi import PenstockMiddleware as AsgiMiddleware
-from penstock.integrations.deciding.defer import Deferred
+from penstock.integrations.deciding.refusals import Deferred
 from penstock.integrations.django import PenstockMiddleware, limit
 from penstock.stores.base import Store
 from penstock.testing import FakeClock

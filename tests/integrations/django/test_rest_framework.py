@@ -463,6 +463,7 @@ def test_mistakes_are_found_where_they_are_made() -> None:
     ("attributes", "rates", "words"),
     [
         ({}, {}, "Bad needs a limit, or a scope"),
+        ({"rate": "1/minute"}, {}, "or a scope: write limit in place of rate"),
         ({"scope": "burst"}, {"user": "1/s"}, "DEFAULT_THROTTLE_RATES has no 'burst'; it has user"),
         ({"scope": "burst"}, {"burst": "often"}, "Bad: .*often"),
         ({"limit": "1/minute", "key": "ip"}, {}, "Bad: key is a function"),

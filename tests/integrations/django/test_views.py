@@ -58,6 +58,15 @@ def test_a_view_has_a_limit(asynchronous: bool, view: Any) -> None:
         assert "RateLimit" not in asker.ask("/")
 
 
+def test_an_argument_of_a_view_may_have_any_name() -> None:
+    def view(http: HttpRequest, /, **names: str) -> HttpResponse:
+        return HttpResponse("".join(names.values()))
+
+    names = "<call>/<view_limit>/<asynchronous>/<native>/<applied>/<request>"
+    with site([path(names, limit("1/minute")(view))]):
+        assert Client().get("/a/b/c/d/e/f").content == b"abcdef"
+
+
 @BOTH
 def test_keys_may_be_awaited(asynchronous: bool) -> None:
     async def key(request: Request) -> str:
@@ -267,9 +276,30 @@ def test_eight_threads_never_exceed_a_limit() -> None:
         (lambda: limit(), TypeError, "give either limit="),
         (lambda: limit("1/minute", key="ip"), TypeError, "key is a function"),
         (lambda: limit("1/minute")("home"), TypeError, "limit decorates a view function"),
+        (lambda: limit("1/minute")(View), TypeError, r"write @method_decorator\(limit"),
+        (lambda: limit(lambda: None), TypeError, r'@limit has no limit: write @limit\("10/second'),
         (lambda: limit("1/minute", defer=print, fallback=hello), TypeError, "fallback or defer"),
     ],
 )  # fmt: skip
 def test_mistakes_of_a_decorator(make: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         make()
+
+
+def test_a_decorator_without_a_limit_is_no_view() -> None:
+    @limit
+    def home(request):  # type: ignore[no-untyped-def]
+        return HttpResponse("ok")
+
+    with pytest.raises(TypeError, match="@limit has no limit"):
+        home(RequestFactory().get("/"))
+
+
+def test_a_method_needs_the_decorator_of_methods() -> None:
+    class Home(View):
+        @limit("1/minute")
+        def get(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse("ok")
+
+    with pytest.raises(TypeError, match=r"on a method, write @method_decorator\(limit"):
+        Home.as_view()(RequestFactory().get("/"))

@@ -17,7 +17,7 @@ from integrations.broken import Broken
 from integrations.flask.site import new_app, statuses
 from penstock import Gate, LimitError
 from penstock.integrations import Request, by_header, by_ip, by_user
-from penstock.integrations.deciding.defer import Deferred
+from penstock.integrations.deciding.refusals import Deferred
 from penstock.integrations.flask import Denied, LimitsUnavailable, Penstock, RateLimited, limit
 
 NOW = 1_767_225_600
@@ -329,13 +329,13 @@ def test_keys_find_the_users_headers_cookies_and_flasks_own_request() -> None:
     assert seen == [("1", "home", "2")]
 
 
-def test_no_key_is_not_counted() -> None:
+def test_a_view_without_a_key_is_counted_by_address() -> None:
     app = new_app()
     app.add_url_rule(
         "/", view_func=limit("1/minute", key=by_header("x-a", otherwise=None))(lambda: "hi"),
         endpoint="home",
     )  # fmt: skip
-    assert statuses(app, "/", "/") == [200, 200]
+    assert statuses(app, "/", "/") == [200, 429]
     assert statuses(app, "/", "/", headers={"x-a": "1"}) == [200, 429]
 
 

@@ -193,6 +193,18 @@ def test_a_view_has_a_limit_and_asks_for_no_request() -> None:
     assert "RateLimit" not in app.test_client().get("/").headers
 
 
+def test_an_argument_of_a_view_may_have_any_name() -> None:
+    app = new_app()
+
+    @app.get("/<scope>/<request>/<applied>")
+    @limit("1/minute", fallback=lambda **names: "-".join(names.values()))
+    def view(**names: str) -> str:
+        return "".join(names.values())
+
+    client = app.test_client()
+    assert [client.get("/a/b/c").text for _ in range(2)] == ["abc", "a-b-c"]
+
+
 def test_views_are_counted_each_for_itself_even_in_one_store() -> None:
     app, store = new_app(), MemoryStore()
     for path in ("/a", "/b"):

@@ -131,7 +131,7 @@ def test_exactly_what_was_taken_is_given_back(bench: Bench) -> None:
     client = bench.limited(bench.limiter(limit), count_when=lambda status: False)
     bench.script.steps = [("pause",), REPLY]
     call = client.start()
-    assert bench.script.paused.wait(10)
+    assert bench.script.paused.wait(60)
     bench.clock.advance(30)
     bench.limiter(limit).hit(KEY)
     bench.script.go_on.set()
@@ -153,7 +153,7 @@ def test_a_stream_is_counted_until_its_end(bench: Bench) -> None:
     bench.script.steps = [("reply", "a"), ("pause",), ("reply", "b")]
     call = client.start("unary_stream")
     assert next(call) == b"a"
-    assert bench.script.paused.wait(10)
+    assert bench.script.paused.wait(60)
     assert left(bench) == 8
     bench.script.go_on.set()
     assert finish("unary_stream", call).replies == ["b"]
@@ -168,13 +168,13 @@ def test_a_client_that_cancels_in_mid_stream(bench: Bench) -> None:
     bench.script.steps = [("reply", "a"), ("pause",), *many]
     call = client.start("stream_stream", ("x", "y"))
     assert next(call) == b"a"
-    assert bench.script.paused.wait(10)
+    assert bench.script.paused.wait(60)
     assert left(bench) == 8
     call.cancel()
     assert finish("stream_stream", call).code is CANCELLED
     if bench.stack == SYNC:  # nothing wakes a thread that sleeps
         bench.script.go_on.set()
-    assert bench.script.left.wait(10), "the handler was not closed"
+    assert bench.script.left.wait(60), "the handler was not closed"
     eventually(lambda: watch.seen)
     eventually(lambda: left(bench) == 9)
     assert [status.code for status in watch.seen] == [CANCELLED]
@@ -191,7 +191,7 @@ def test_a_client_that_cancels_while_it_is_sent_much(bench: Bench) -> None:
     call = client.start("unary_stream")
     next(call)
     call.cancel()
-    assert bench.script.left.wait(10)
+    assert bench.script.left.wait(60)
     eventually(lambda: left(bench) == 9)
     assert [status.code for status in watch.seen] == [CANCELLED]
     assert closed == [True], "count_when was asked before the handler had ended"
@@ -199,13 +199,13 @@ def test_a_client_that_cancels_while_it_is_sent_much(bench: Bench) -> None:
 
 def _cancel_while_it_works(bench: Bench, client: Any, kind: str = "unary_unary") -> None:
     call = client.start(kind)
-    assert bench.script.paused.wait(10)
+    assert bench.script.paused.wait(60)
     call.cancel()
     if bench.stack == SYNC:  # nothing wakes a thread that sleeps
         eventually(lambda: call.cancelled())
         bench.run(_a_moment())
         bench.script.go_on.set()
-    assert bench.script.left.wait(10)
+    assert bench.script.left.wait(60)
 
 
 @pytest.mark.parametrize("bench", [SYNC, AIO, AIO_WRITER], indirect=True)
@@ -309,9 +309,9 @@ def test_a_handler_that_makes_another_error_of_a_cancellation(bench: Bench) -> N
     handlers = {"unary_unary": grpc.unary_unary_rpc_method_handler(stubborn)}
     client = bench.connect(bench.serve(interceptor, handlers=handlers))
     call = client.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     call.cancel()
-    assert over.wait(10)
+    assert over.wait(60)
     bench.run(_a_moment())
     assert left(bench) == 8
     assert not watch.seen

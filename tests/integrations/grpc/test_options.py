@@ -13,10 +13,10 @@ from integrations.grpc.kit import SERVICE, SYNC, Bench
 from penstock import AsyncGate, AsyncLimiter, Decision, Gate, Limit, Limiter, LimitError, RulesError
 from penstock.errors import InvalidCost, StoreError
 from penstock.events import Event, Refused
-from penstock.integrations.grpc import EXEMPT
+from penstock.integrations.grpc import EXEMPT, Call, by_metadata
 from penstock.integrations.grpc import RateLimitInterceptor as InThreads
 from penstock.integrations.grpc.aio import RateLimitInterceptor as InTasks
-from penstock.integrations.grpc.exempt import ExemptNames
+from penstock.integrations.grpc.options import as_exempt
 from penstock.stores.base import Counters, Store
 from penstock.stores.memory import MemoryStore
 
@@ -84,11 +84,26 @@ def test_a_cost_by_call(bench: Bench) -> None:
 
 
 def test_a_function_that_fails_fails_the_call(bench: Bench) -> None:
-    client = bench.limited(bench.limiter("9/minute"), cost=bench.function(lambda call: 0))
+    client = bench.limited(bench.limiter("9/minute"), cost=bench.function(lambda call: -1))
     answer = client.call()
     assert answer.code is grpc.StatusCode.UNKNOWN
     assert "cost is at least 1" in answer.details
     assert bench.script.runs == 0
+
+
+def test_a_call_that_costs_nothing_passes_uncounted(bench: Bench) -> None:
+    cost = bench.function(lambda call: int(call.text("units")))
+    client = bench.limited(bench.limiter("1/minute"), cost=cost)
+    answers = [client.call(metadata=(("units", units),)) for units in "0010"]
+    assert [answer.passed for answer in answers] == [True] * 4
+    assert ["ratelimit" in answer.trailing for answer in answers] == [False, False, True, False]
+
+
+def test_a_disabled_interceptor_decides_nothing(bench: Bench) -> None:
+    client = bench.limited(bench.limiter("1/minute"), enabled=False)
+    answers = [client.call() for _ in range(3)]
+    assert [answer.passed for answer in answers] == [True] * 3
+    assert "ratelimit" not in answers[0].trailing
 
 
 # Exempt ------------------------------------------------------------------------------------
@@ -132,13 +147,13 @@ def test_a_function_says_who_is_exempt(bench: Bench, kind: str) -> None:
     ],
 )
 def test_exempt_names(name: str, method: str, exempt: bool) -> None:
-    assert (method in ExemptNames([name])) is exempt
+    assert as_exempt([name])(Call(method, "unix:")) is exempt
 
 
 @pytest.mark.parametrize("name", ["", "*", "/", "/a", "a/b", "/a/b/c", "a.*.b", "//", 7, None])
 def test_exempt_names_that_are_none(name: Any) -> None:
     with pytest.raises(ValueError, match="an exempt name is a method, '/shop"):
-        ExemptNames([name])
+        as_exempt([name])
 
 
 # Shadow, failures, events ------------------------------------------------------------------
@@ -247,8 +262,12 @@ RULES = {"domain": "api", "descriptors": [{"key": "service", "limits": "1/minute
         (["never"], {}, LimitError, "never"),
         ([Limiter()], {}, LimitError, "no limit"),
         ([Limiter()], {"limit": "often"}, LimitError, "often"),
-        ([Limiter()], {"limit": 7}, LimitError, "a limit is a Limit or a string"),
-        (["1/minute"], {"key": "ip"}, TypeError, "key is a function from a call to a key"),
+        ([Limiter()], {"limit": 7}, LimitError, "7 does not say per what time"),
+        (["1/minute"], {"key": "ip"}, TypeError, "write key=by_peer"),
+        (["1/minute"], {"key": "x-tenant"}, TypeError, r"write key=by_metadata\('x-tenant'\)"),
+        (["1/minute"], {"key": by_metadata}, TypeError, "by_metadata returns a key function"),
+        (["1/minute"], {"key": 7}, TypeError, "key is a function, such as by_peer"),
+        (["1/minute"], {"enabled": "no"}, TypeError, "enabled is True or False"),
         (["1/minute"], {"cost": 0}, InvalidCost, "cost is at least 1"),
         (["1/minute"], {"cost": "1"}, InvalidCost, "cost is a whole number"),
         (["1/minute"], {"exempt": "shop.Orders"}, TypeError, "exempt is a list of names"),
@@ -267,7 +286,8 @@ RULES = {"domain": "api", "descriptors": [{"key": "service", "limits": "1/minute
         (["1/minute"], {"watch": True}, TypeError, "dimensions and watch are for a gate"),
         (["1/minute"], {"name": ""}, TypeError, "name is a non-empty str"),
         ([Limiter("1/minute")], {"store": MemoryStore()}, TypeError, "has its store already"),
-        (["1/minute"], {"store": "redis:"}, TypeError, "store is a Store such as"),
+        (["1/minute"], {"store": 7}, TypeError, "store is a Store such as"),
+        (["1/minute"], {"store": "redis:"}, ValueError, "the store's URL is incomplete"),
         ([], {"gate": RULES}, TypeError, "or the path of a file of rules"),
         ([], {"gate": "rules.yaml", "key": len}, TypeError, "give dimensions, not key or limit"),
         ([], {"gate": "x.yaml", "limit": "1/day"}, TypeError, "give dimensions, not key or limit"),

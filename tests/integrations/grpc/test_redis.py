@@ -28,7 +28,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def store(bench: Bench, url: str) -> Iterator[RedisStore]:
-    with RedisStore(url, prefix=uuid4().hex, deadline="5s") as store:
+    with RedisStore(url, prefix=uuid4().hex, deadline="60s", connect_timeout="60s") as store:
         yield store
         bench.close()
         if bench.asynchronous:

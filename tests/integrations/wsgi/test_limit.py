@@ -17,7 +17,7 @@ from integrations.broken import Broken
 from penstock import AsyncGate, Gate, Limiter, MemoryStore, StoreError
 from penstock.events import Refused
 from penstock.integrations import Request, Response, by_header, by_route, by_user
-from penstock.integrations.deciding.defer import Deferred
+from penstock.integrations.deciding.refusals import Deferred
 from penstock.integrations.wsgi import PenstockWSGI
 from penstock.testing import FakeClock
 

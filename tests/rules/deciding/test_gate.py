@@ -88,13 +88,13 @@ def test_what_no_rule_knows_is_allowed_and_not_counted() -> None:
 
 def test_shadow_rules_count_and_refuse_nothing() -> None:
     door, _ = gate(rules("key: a, limits: 1/hour, shadow_mode: true", "key: b, limits: 3/hour"))
-    found = [door.check({"a": "1"}, {"b": "1"}) for _ in range(4)]
-    assert [bool(verdict) for verdict in found] == [True, True, True, False]
-    shadow = [verdict.statuses[0] for verdict in found]
+    verdicts = [door.check({"a": "1"}, {"b": "1"}) for _ in range(4)]
+    assert [bool(verdict) for verdict in verdicts] == [True, True, True, False]
+    shadow = [verdict.statuses[0] for verdict in verdicts]
     assert all(status.allowed and status.shadow for status in shadow)
     assert [bool(status.decision) for status in shadow] == [True, False, False, False]
-    assert found[3].rule is not None
-    assert found[3].rule.id == "api/b"
+    assert verdicts[3].rule is not None
+    assert verdicts[3].rule.id == "api/b"
 
 
 def test_quotas_refuse_when_all_of_them_are_over() -> None:
@@ -105,8 +105,8 @@ def test_quotas_refuse_when_all_of_them_are_over() -> None:
             "key: c, limits: 5/hour",
         )
     )
-    asked = ({"a": "1"}, {"b": "1"}, {"c": "1"})
-    assert [bool(door.check(*asked)) for _ in range(4)] == [True, True, False, False]
+    descriptors = ({"a": "1"}, {"b": "1"}, {"c": "1"})
+    assert [bool(door.check(*descriptors)) for _ in range(4)] == [True, True, False, False]
     assert left(door, c="1") == 3, "given back when the quotas refused"
     assert not door.check({"c": "1"}, {"b": "2"}, hits=4)
     assert left(door, b="2") == 2, "given back when another rule refused"
@@ -303,7 +303,7 @@ def test_a_bad_file_keeps_the_old_rules(tmp_path: Path) -> None:
     door.subscribe(events.append)
     assert door.check({"a": "1"})
     file.write_text(rules("key: a, limits: 1/hour", "key: b, limit: 2/hour"))
-    with pytest.raises(RulesError, match=r"rules.yaml:5:12: 'limit' belongs"):
+    with pytest.raises(RulesError, match=r"rules.yaml:5:12: unknown key 'limit'"):
         door.reload()
     assert not door.check({"a": "1"})
     file.write_text(rules("key: a, limits: 1/hour", "key: b, limits: 2/hour"))
@@ -334,7 +334,7 @@ def test_files_are_watched_until_told_otherwise(tmp_path: Path) -> None:
         changed.clear()
         (tmp_path / "..new").symlink_to(tmp_path / version)
         (tmp_path / "..new").rename(tmp_path / "..data")
-        assert changed.wait(10), version
+        assert changed.wait(60), version
     assert events == [RulesRejected, RulesLoaded]
     assert left(door, a="1") == 2
     door.close()
@@ -354,7 +354,7 @@ def test_a_list_in_a_file_of_its_own_is_watched_too(tmp_path: Path) -> None:
     assert not door.check({"user": "mallory"})
     (tmp_path / "bad.txt").write_text("mallory\ntrudy\n")
     # It may be read before all of it is written, and is read again then.
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while door.check({"user": "trudy"}):
         assert time.monotonic() < end, "the change was missed"
         time.sleep(0.01)
@@ -378,9 +378,11 @@ def test_reloads_under_load_are_never_seen_half(tmp_path: Path) -> None:
         for n in (1_000_000, 2_000_000)
     ]
     door, stop, wrong, count = Gate.from_rules(good[0]), threading.Event(), [], [0]
+    # Each reload allows so many checks: the work is the same on a slow machine.
+    checks_each, allowed = 20, threading.Semaphore(0)
 
     def work() -> None:
-        while not stop.is_set():
+        while allowed.acquire() and not stop.is_set():
             try:
                 verdict = door.check({"a": "1"}, {"b": "1"})
                 seen = {status.decision.limit.amount for status in verdict.statuses}  # type: ignore[union-attr]
@@ -394,6 +396,9 @@ def test_reloads_under_load_are_never_seen_half(tmp_path: Path) -> None:
         other = AsyncGate(door.rules, door.store)
         others.append(other)
         while not stop.is_set():
+            if not allowed.acquire(blocking=False):
+                await asyncio.sleep(0.001)
+                continue
             verdict = await other.check({"a": "2"}, {"b": "2"})
             seen = {status.decision.limit.amount for status in verdict.statuses}  # type: ignore[union-attr]
             if len(seen) != 1 or not verdict:
@@ -405,11 +410,12 @@ def test_reloads_under_load_are_never_seen_half(tmp_path: Path) -> None:
     threads.append(threading.Thread(target=lambda: asyncio.run(work_async())))
     for thread in threads:
         thread.start()
-    for turn in range(1000):
+    for turn in range(400):
         if turn == 100:
             gc.collect()
             tracemalloc.start()
             before = tracemalloc.get_traced_memory()[0]
+        allowed.release(checks_each)
         if turn % 10 == 9:
             with pytest.raises(RulesError):
                 door.replace("domain: api\ndescriptors: [{key: a, limits: never}]")
@@ -420,11 +426,12 @@ def test_reloads_under_load_are_never_seen_half(tmp_path: Path) -> None:
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     stop.set()
+    allowed.release(len(threads))
     for thread in threads:
         thread.join()
-    assert grown < 200_000, "a thousand reloads, and nothing piles up"
+    assert grown < 100_000, "three hundred reloads, and nothing piles up"
     assert wrong[:3] == []
-    assert count[0] > 100, "nobody asked meanwhile"
+    assert count[0] > 400, "nobody asked meanwhile"
 
 
 # Coroutines ----------------------------------------------------------------------
@@ -438,9 +445,9 @@ async def test_async_gate_answers_the_same() -> None:
     )
     door = AsyncGate.from_rules(text)
     assert isinstance(door, AsyncGate)
-    asked = ({"a": "1"}, {"b": "1"}, {"c": "1"})
-    found = [await door.check(*asked) for _ in range(3)]
-    assert [bool(verdict) for verdict in found] == [True, True, False]
+    descriptors = ({"a": "1"}, {"b": "1"}, {"c": "1"})
+    verdicts = [await door.check(*descriptors) for _ in range(3)]
+    assert [bool(verdict) for verdict in verdicts] == [True, True, False]
     several = await asyncio.gather(*(door.check({"b": "2"}) for _ in range(10)))
     assert sum(map(bool, several)) == 9
 
@@ -467,9 +474,9 @@ def test_a_check_that_fails_has_taken_nothing() -> None:
 
     class Failing(MemoryStore):
         def make_counters(self, limit: Limit) -> Any:
-            made = super().make_counters(limit)
+            counters = super().make_counters(limit)
             if limit.amount != 7:
-                return made
+                return counters
             return NeverThere(limit, None)
 
     class NeverThere(Counters):
@@ -489,3 +496,22 @@ def test_a_check_that_fails_has_taken_nothing() -> None:
     decision = gate.check({"user": "a"}).decision
     assert decision is not None
     assert decision.remaining == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "words"),
+    [
+        (Gate.from_rules, "rules.yaml", "'rules.yaml' is the name of a file: use from_file"),
+        (Gate.from_rules, Path("rules"), "'rules' is the name of a file: use from_file"),
+        (Gate.from_file, "domain: api\n", "a text of rules, .*: use from_rules"),
+        (Gate.from_file, ["a.yaml"], r"one by one, not \['a.yaml'\]"),
+    ],
+)
+def test_a_file_in_place_of_rules(make: Any, given: Any, words: str) -> None:
+    with pytest.raises((RulesError, TypeError), match=words):
+        make(given)
+
+
+def test_a_text_of_rules_may_end_with_the_name_of_a_file() -> None:
+    with pytest.raises(RulesError, match="'file' belongs"):
+        Gate.from_rules("domain: api\nfile: list.yaml")

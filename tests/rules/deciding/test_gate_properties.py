@@ -26,21 +26,21 @@ requests = st.lists(
 @settings(deadline=None)
 @given(rules, requests, st.integers(1, 3))
 def test_all_limits_of_a_request_pass_or_nothing_is_consumed(
-    found: dict[str, list[int]], asked: list[list[tuple[str, str]]], hits: int
+    limits: dict[str, list[int]], sent: list[list[tuple[str, str]]], hits: int
 ) -> None:
     steps = [
         {"key": key, "limits": [f"{amount}/day" for amount in amounts]}
-        for key, amounts in found.items()
+        for key, amounts in limits.items()
     ]
     store = MemoryStore(clock=FakeClock())
     gate = Gate.from_rules({"domain": "api", "descriptors": steps}, store)
     used: dict[tuple[str, str], int] = {}
-    for request in asked:
+    for request in sent:
         wanted: dict[tuple[str, str], int] = {}
         for pair in request:
-            if pair[0] in found:
+            if pair[0] in limits:
                 wanted[pair] = wanted.get(pair, 0) + hits
-        passes = all(used.get(p, 0) + n <= min(found[p[0]]) for p, n in wanted.items())
+        passes = all(used.get(p, 0) + n <= min(limits[p[0]]) for p, n in wanted.items())
         verdict = gate.check(*[[pair] for pair in request], hits=hits)
         assert verdict.allowed == passes
         assert len(verdict.statuses) == len(request)
@@ -53,4 +53,4 @@ def test_all_limits_of_a_request_pass_or_nothing_is_consumed(
         for pair in wanted:
             look = gate.check(Descriptor.of([pair], hits=0)).statuses[0].decision
             assert look is not None
-            assert look.remaining == min(found[pair[0]]) - used.get(pair, 0)
+            assert look.remaining == min(limits[pair[0]]) - used.get(pair, 0)

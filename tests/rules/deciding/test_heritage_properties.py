@@ -81,8 +81,8 @@ def rules(amounts: Amounts, swapped: bool) -> dict[str, object]:
         {"name": name, "limit": f"{amount}/{period}s fixed_window align first_hit"}
         for (name, period), amount in zip(NAMES.items(), amounts, strict=True)
     ]
-    found = [{"key": "user", "limits": limits[::-1] if swapped else limits}]
-    return {"domain": "api", "descriptors": found}
+    descriptors = [{"key": "user", "limits": limits[::-1] if swapped else limits}]
+    return {"domain": "api", "descriptors": descriptors}
 
 
 @settings(deadline=None, max_examples=300)

@@ -10,7 +10,7 @@ pytest.importorskip("yaml")
 
 from penstock import Descriptor, Gate, MemoryStore
 from penstock.integrations.deciding.outcome import FromGate
-from penstock.rules.deciding.taken import Taken
+from penstock.rules.deciding.store_calls import Taken
 from penstock.testing import FakeClock
 
 NEVER = "rate_limit: {unit: hour, requests_per_unit: 0}"
@@ -163,7 +163,7 @@ def test_quotas_are_back_when_the_first_of_them_is() -> None:
     asked(door, "slow", "fast", times=1)
     refused = door.check({"slow": "1"}, {"fast": "1"})
     assert refused.retry_after == 60.0
-    assert [name for name, _ in refused.told()] == ["api/fast 1/minute"]
+    assert [name for name, _ in refused.named_decisions()] == ["api/fast 1/minute"]
     assert refused.rule is not None
     assert refused.rule.id == "api/fast"
     asked(door, "p", times=1)
@@ -176,7 +176,7 @@ def test_quotas_that_are_over_say_nothing_where_another_passes() -> None:
     asked(door, "spent", times=1)
     verdict = door.check({"spent": "1"}, {"q": "1"})
     assert verdict
-    assert [name for name, _ in verdict.told()] == ["api/q 9/hour"]
+    assert [name for name, _ in verdict.named_decisions()] == ["api/q 9/hour"]
     assert verdict.decision is not None
     assert verdict.decision.remaining == 8
 

@@ -13,8 +13,8 @@ pytest.importorskip("yaml")
 
 from penstock import Gate, MemoryStore
 from penstock.rules.deciding.plan import PlanCache
+from penstock.rules.deciding.store_calls import Taken
 from penstock.rules.deciding.switches import Switches
-from penstock.rules.deciding.taken import Taken
 from penstock.testing import FakeClock
 
 RULES = """
@@ -149,7 +149,7 @@ def test_both_ways_come_to_the_same_verdict(steps: list[tuple[Any, int]]) -> Non
             step(general.switches)
             continue
         one = short.check(*step)
-        other = general._finish(general.begin(step, None, 1), Taken())
+        other = general._run(Taken(), step, None, 1)
         assert other.plan is None
         assert (one.allowed, one.rule and one.rule.id) == (
             other.allowed,

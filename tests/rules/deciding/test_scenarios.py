@@ -132,7 +132,7 @@ def test_a_shop_on_sale() -> None:
     assert set(most) == {100, 150}
     assert 20 <= most.count(150) <= 60, "about a tenth"
     clock.advance(7.5 * 3600)  # 18:30 on Friday
-    other = next(user for user, found in zip(users, most, strict=True) if found == 100)
+    other = next(user for user, amount in zip(users, most, strict=True) if amount == 100)
     assert admitted(door, 400, {"user": other}) == 300
     assert admitted(door, 999, {"user": "monitoring"}) == 999
     assert admitted(door, 999, {"user": "x"}, {"ip": "10.1.2.3"}) == 999

@@ -264,8 +264,8 @@ def test_a_match_knows_the_way() -> None:
 
 
 def test_a_descriptor_is_any_sequence_of_pairs() -> None:
-    asked = pairs("plan=free", "user=42")
-    for same in (asked, tuple(asked), tuple(dict(asked).items())):
+    descriptor = pairs("plan=free", "user=42")
+    for same in (descriptor, tuple(descriptor), tuple(dict(descriptor).items())):
         match = PLANS.match(same)
         assert match is not None
         assert match.key == "api|plan=free|user=42"
@@ -286,10 +286,10 @@ def test_many_wildcards_keep_their_order() -> None:
 def test_no_value_takes_long(pattern: str) -> None:
     """Regular expressions would take hours, not seconds."""
     wildcards = Wildcards([(pattern, True)])
-    started = time.perf_counter()
+    started = time.thread_time()
     assert wildcards.first("a" * 10_000) is None
     assert wildcards.first("a" * 10_000 + "b") is True
-    assert time.perf_counter() - started < 10
+    assert time.thread_time() - started < 10
 
 
 def test_of_two_steps_that_say_the_same_the_first_counts() -> None:

@@ -89,8 +89,8 @@ def test_a_key_with_special_characters() -> None:
 
 def test_domains_do_not_share_keys() -> None:
     steps = (Step("a", None, PLACE, Rule("r", PLACE)),)
-    found = [Matcher(Domain(name, PLACE, steps)).match([("a", "1")]) for name in ("x", "x|a=1")]
-    assert [match.key for match in found if match] == ["x|a=1", "x%7Ca%3D1|a=1"]
+    matches = [Matcher(Domain(name, PLACE, steps)).match([("a", "1")]) for name in ("x", "x|a=1")]
+    assert [match.key for match in matches if match] == ["x|a=1", "x%7Ca%3D1|a=1"]
 
 
 LISTED = matcher(

@@ -33,7 +33,7 @@ descriptors:
 """
 MATCHER = Matcher(parse_text(RULES, "rules.yaml"))
 
-TOLD = {
+EXPLANATIONS = {
     "exact, then any value, then the rule": (
         ["plan=free", "user=42"],
         """\
@@ -139,10 +139,10 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize(("descriptor", "told"), TOLD.values(), ids=TOLD)
-def test_what_is_told(descriptor: list[str], told: str) -> None:
+@pytest.mark.parametrize(("descriptor", "explanation"), EXPLANATIONS.values(), ids=EXPLANATIONS)
+def test_explanations(descriptor: list[str], explanation: str) -> None:
     steps = MATCHER.trace(pairs(*descriptor))
-    assert "\n".join(map(str, steps)) + "\n" == dedent(told)
+    assert "\n".join(map(str, steps)) + "\n" == dedent(explanation)
 
 
 @pytest.mark.parametrize(

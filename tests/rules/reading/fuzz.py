@@ -93,17 +93,22 @@ def _check_problems(problems: Any, given: str | object) -> None:
             raise Found(f"a message of {len(problem.message)} characters: {problem.message[:300]}")
 
 
-def run(seconds: float, seed: int, tell: Callable[[int, int], None] | None = None) -> int:
-    """Try for so long; how many inputs that were. `Found` has the input as its argument."""
+def run(
+    seconds: float,
+    seed: int,
+    tell: Callable[[int, int], None] | None = None,
+    most: float = float("inf"),
+) -> int:
+    """Try for so long, or so many; how many that were. `Found` has the input as its argument."""
     end = time.monotonic() + seconds
     count = read = 0
     for given in inputs(random.Random(seed)):
-        if time.monotonic() > end:
+        if time.monotonic() > end or count >= most:
             break
         try:
             read += check(given)
-        except Found as found:
-            raise Found(str(found), given) from found
+        except Found as failure:
+            raise Found(str(failure), given) from failure
         count += 1
         if tell is not None and count % 1000 == 0:
             tell(count, read)
@@ -135,8 +140,8 @@ def main() -> int:
     signal.alarm(60)
     try:
         count = run(arguments.minutes * 60, seed, tell)
-    except Found as found:
-        text, *given = found.args
+    except Found as failure:
+        text, *given = failure.args
         path = Path(f"fuzz-{seed}.txt")
         shown = given[0] if given and isinstance(given[0], str) else repr(given)
         path.write_bytes(shown.encode("utf-8", "surrogateescape"))

@@ -94,11 +94,11 @@ def words_replaced(chance: Chance) -> str:
 
 def values_changed(chance: Chance) -> str:
     """Still YAML, mostly: another scalar behind a colon."""
-    found = re.split(r"(?<=: )([\w./%*-]+)", chance.choice(SEEDS))
+    parts = re.split(r"(?<=: )([\w./%*-]+)", chance.choice(SEEDS))
     for _ in range(chance.randint(1, 3)):
-        if len(found) > 1:
-            found[chance.randrange(1, len(found), 2)] = chance.choice(SCALARS)
-    return "".join(found)
+        if len(parts) > 1:
+            parts[chance.randrange(1, len(parts), 2)] = chance.choice(SCALARS)
+    return "".join(parts)
 
 
 def characters_changed(chance: Chance) -> str:
@@ -205,15 +205,15 @@ def some_object(chance: Chance, depth: int = 0) -> Any:
         return chance.choice((*WORDS, *odd))
     if what < 5:
         return [some_object(chance, depth + 1) for _ in range(chance.randrange(4))]
-    found = {
+    mapping = {
         chance.choice((*KEYS, *KEYS, 5, None, "x")): some_object(chance, depth + 1)
         for _ in range(chance.randrange(5))
     }
     if depth == 0:
-        found |= {"domain": "a", "descriptors": some_object(chance, depth + 1)}
+        mapping |= {"domain": "a", "descriptors": some_object(chance, depth + 1)}
     if chance.random() < 0.02:
-        found["descriptors"] = [found]
-    return found
+        mapping["descriptors"] = [mapping]
+    return mapping
 
 
 def _split(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from penstock.errors import RulesError
 from penstock.rules.problems import Place, Problems
 from penstock.rules.reading.dict_tree import read_dict
 from penstock.rules.reading.parse import load_files, load_mapping, parse_text
-from penstock.rules.reading.yaml_tree import Bounds
+from penstock.rules.reading.tree import Bounds
 
 
 def refused(*args: Any, **kwargs: Any) -> list[str]:
@@ -55,10 +55,10 @@ def test_a_long_list(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text(
         "domain: api\ndescriptors: [{key: a, limits: 5/day, allow: [{file: long.txt}]}]\n"
     )
-    found = load_files([tmp_path]).domains["api"].steps[0].allow
-    assert found is not None
-    assert len(found) == 100_000
-    assert "user-99999" in found
+    allow = load_files([tmp_path]).domains["api"].steps[0].allow
+    assert allow is not None
+    assert len(allow) == 100_000
+    assert "user-99999" in allow
 
 
 def test_a_list_that_cannot_be_read(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes.yaml").write_bytes(b"domain: \xff")
     (tmp_path / "empty").mkdir()
     names = ["empty", "none.yaml", "bytes.yaml", "ok.yaml"]
-    told = refused([tmp_path / name for name in names])
-    assert [text.replace(f"{tmp_path}/", "") for text in told] == [
+    problems = refused([tmp_path / name for name in names])
+    assert [text.replace(f"{tmp_path}/", "") for text in problems] == [
         "bytes.yaml:1:9: the file is not UTF-8 text: byte 0xff cannot stand here",
         "empty:1:1: no *.yaml or *.yml in this folder",
         "none.yaml:1:1: cannot read 'none.yaml': No such file or directory",
@@ -148,9 +148,9 @@ def test_a_domain_in_two_files(tmp_path: Path) -> None:
     assert refused([tmp_path]) == [
         f"{tmp_path}/two.yaml:2:9: the domain 'x' a second time: first at {tmp_path}/one.yaml:1:9"
     ]
-    found = load_files([tmp_path], merge_domains=True).domains["x"]
-    assert [step.key for step in found.steps] == ["a", "b"]
-    assert found.place == Place(f"{tmp_path}/one.yaml", 1, 9)
+    domain = load_files([tmp_path], merge_domains=True).domains["x"]
+    assert [step.key for step in domain.steps] == ["a", "b"]
+    assert domain.place == Place(f"{tmp_path}/one.yaml", 1, 9)
 
 
 def test_merging_finds_what_two_files_say_twice(tmp_path: Path) -> None:
@@ -168,12 +168,12 @@ def test_merging_joins_lists_and_keeps_defaults_apart(tmp_path: Path) -> None:
         two=f"domain: x\nallow: {{ip: [b]}}\ndeny: {{ip: [c]}}\n{STEP_B}\n"
         "defaults: {algorithm: sliding_log}",
     )
-    found = load_files([tmp_path], merge_domains=True).domains["x"]
-    assert {key: values.entries for key, values in found.allow.items()} == {
+    domain = load_files([tmp_path], merge_domains=True).domains["x"]
+    assert {key: values.entries for key, values in domain.allow.items()} == {
         "ip": ("a", "b"), "user": ("u",),
     }  # fmt: skip
-    assert found.deny["ip"].entries == ("c",)
-    rules = [step.rule for step in found.steps]
+    assert domain.deny["ip"].entries == ("c",)
+    rules = [step.rule for step in domain.steps]
     assert [str(rule.limits[0].limit) for rule in rules if rule] == ["5/day", "5/day sliding_log"]
 
 
@@ -223,7 +223,7 @@ def deep() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("rules", "told"),
+    ("rules", "expected"),
     [
         ({}, ["<rules>: 'domain' is missing"]),
         (["domain"], ["<rules>: a file of rules must be a mapping, not a list"]),
@@ -245,10 +245,10 @@ def deep() -> dict[str, Any]:
          ["<rules>: " + ".".join(["descriptors[0]"] * 25) + ": nested deeper than 50 levels"]),
     ],
 )  # fmt: skip
-def test_a_dict_that_is_wrong(rules: Any, told: list[str]) -> None:
+def test_a_dict_that_is_wrong(rules: Any, expected: list[str]) -> None:
     with pytest.raises(RulesError) as caught:
         load_mapping(rules)
-    assert [str(problem) for problem in caught.value.problems] == told
+    assert [str(problem) for problem in caught.value.problems] == expected
 
 
 def test_the_problems_of_a_dict_come_in_its_order() -> None:

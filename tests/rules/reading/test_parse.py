@@ -28,9 +28,9 @@ def step(keys: str, **top: str) -> Step:
 
 
 def rule(keys: str, **top: str) -> Rule:
-    found = step(keys, **top).rule
-    assert found is not None
-    return found
+    parsed = step(keys, **top).rule
+    assert parsed is not None
+    return parsed
 
 
 def limits(keys: str, **top: str) -> list[str]:
@@ -46,11 +46,11 @@ def test_the_first_example_of_the_docs() -> None:
     assert user.rule is not None
     assert user.rule.id == "api/plan=free/user"
     assert [str(limit.limit) for limit in user.rule.limits] == ["100/hour fixed_window"]
-    (ip,) = path.children
-    assert ip.rule is not None
-    assert ip.rule.id == "api/path=%2Flogin/ip"
-    assert [(str(limit.limit), limit.name) for limit in ip.rule.limits] == [
-        ("5/minute lockout 15m", "api/path=%2Flogin/ip 5/minute lockout 15m"),
+    (address,) = path.children
+    assert address.rule is not None
+    assert address.rule.id == "api/path=%2Flogin/remote_address"
+    assert [(str(limit.limit), limit.name) for limit in address.rule.limits] == [
+        ("5/minute lockout 15m", "api/path=%2Flogin/remote_address 5/minute lockout 15m"),
         ("50/day sliding_window", "slow-brute-force"),
     ]
 
@@ -64,7 +64,7 @@ def test_all_examples_of_the_docs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "found"),
+    ("keys", "expected"),
     [
         ("rate_limit: {unit: second, requests_per_unit: 1}", ["1/second fixed_window"]),
         ("rate_limit: {unit: MINUTE, requests_per_unit: 20}", ["20/minute fixed_window"]),
@@ -106,12 +106,12 @@ def test_all_examples_of_the_docs() -> None:
          ["9/day fixed_window", "5/minute"]),
     ],
 )  # fmt: skip
-def test_limits(keys: str, found: list[str]) -> None:
-    assert limits(keys) == found
+def test_limits(keys: str, expected: list[str]) -> None:
+    assert limits(keys) == expected
 
 
 @pytest.mark.parametrize(
-    ("defaults", "keys", "found"),
+    ("defaults", "keys", "expected"),
     [
         ("{algorithm: token_bucket}", "rate_limit: {unit: day, requests_per_unit: 5}", "5/day"),
         ("{algorithm: sliding_log}", "rate_limit: {unit: day, requests_per_unit: 5}",
@@ -132,15 +132,15 @@ def test_limits(keys: str, found: list[str]) -> None:
         ("", "limits: 5/day", "5/day"),
     ],
 )  # fmt: skip
-def test_defaults(defaults: str, keys: str, found: str) -> None:
-    assert limits(keys, defaults=defaults) == [found]
+def test_defaults(defaults: str, keys: str, expected: str) -> None:
+    assert limits(keys, defaults=defaults) == [expected]
 
 
 def test_defaults_may_stand_behind_the_steps() -> None:
     text = "domain: a\ndescriptors: [{key: b, limits: 5/day}]\ndefaults: {algorithm: sliding_log}"
-    found = parse_text(text).steps[0].rule
-    assert found is not None
-    assert str(found.limits[0].limit) == "5/day sliding_log"
+    rule = parse_text(text).steps[0].rule
+    assert rule is not None
+    assert str(rule.limits[0].limit) == "5/day sliding_log"
 
 
 UNLIMITED = "rate_limit: {unlimited: true}"
@@ -239,10 +239,10 @@ def test_plans_may_look_at_any_pair_of_the_descriptor() -> None:
     api = domain(
         "- key: plan\n  descriptors:\n    - key: user\n      plans: {by: plan, tiers: {x: 5/day}}"
     )
-    found = api.steps[0].children[0].rule
-    assert found is not None
-    assert found.plans is not None
-    assert (found.plans.by, found.plans.default) == ("plan", None)
+    rule = api.steps[0].children[0].rule
+    assert rule is not None
+    assert rule.plans is not None
+    assert (rule.plans.by, rule.plans.default) == ("plan", None)
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,9 @@ def told_limit(gate: Gate) -> str:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = tmp_path / "rules.yaml"
-    made.write_text(rules("1/hour"))
-    return made
+    path = tmp_path / "rules.yaml"
+    path.write_text(rules("1/hour"))
+    return path
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_change_between_loading_and_watching_is_seen(file: Path, watched: Gate
     watched.subscribe(lambda event: loaded.set())
     file.write_text(rules("2/hour"))
     watched.watch()
-    assert loaded.wait(10)
+    assert loaded.wait(60)
     assert told_limit(watched) == "2/hour"
 
 
@@ -84,10 +84,10 @@ def test_a_folder_that_is_replaced_is_looked_at_all_the_same(tmp_path: Path) -> 
     try:
         folder.rename(tmp_path / "old")
         new.rename(folder)
-        assert loaded.wait(10)
+        assert loaded.wait(60)
         loaded.clear()
         (folder / "a.yaml").write_text(rules("3/hour"))
-        assert loaded.wait(10), "nobody tells of what happens in the new folder"
+        assert loaded.wait(60), "nobody tells of what happens in the new folder"
         assert told_limit(gate) == "3/hour"
     finally:
         gate.close()
@@ -199,24 +199,24 @@ def test_what_is_read_first_does_not_come_into_force_last(
     load, has_read, go_on = parse.load_files, threading.Event(), threading.Event()
 
     def slowly(*args: object, **options: object) -> object:
-        found = load(*args, **options)  # type: ignore[arg-type]
+        loaded = load(*args, **options)  # type: ignore[arg-type]
         if not has_read.is_set():
             has_read.set()
-            assert go_on.wait(10)
-        return found
+            assert go_on.wait(60)
+        return loaded
 
     monkeypatch.setattr(parse, "load_files", slowly)
     file.write_text(rules("2/hour"))
     first = threading.Thread(target=gate.reload)
     first.start()
-    assert has_read.wait(10)
+    assert has_read.wait(60)
     file.write_text(rules("3/hour"))
     second = threading.Thread(target=gate.reload)
     second.start()
     second.join(0.2)  # it would be done by now, if it did not wait for the first
     go_on.set()
-    first.join(10)
-    second.join(10)
+    first.join(60)
+    second.join(60)
     assert told_limit(gate) == "3/hour"
 
 

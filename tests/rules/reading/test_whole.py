@@ -8,7 +8,7 @@ import time as clock
 import pytest
 
 from penstock.errors import RulesError
-from penstock.limit import Limit
+from penstock.limits import Limit
 from penstock.rules.model import Domain
 from penstock.rules.problems import Place, Problems
 from penstock.rules.reading.parse import parse_text
@@ -29,7 +29,7 @@ def warnings(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "expected"),
     [
         # A pattern before it takes all.
         ("[{key: k, value: 'a*', limits: 1/s}, {key: k, value: 'ab*', limits: 1/s}]",
@@ -56,6 +56,16 @@ def warnings(text: str) -> list[str]:
         ("[{key: k, shadow_mode: true, cost: 2, descriptors: []}]",
          [f"f:2:{column}: '{key}' has no effect: this step has no limit, and nothing is inherited"
           for column, key in ((37, "shadow_mode"), (49, "cost"))]),
+        ("[{key: k, limits: 1/s, slot_lease: 5s}]",
+         ["f:2:49: 'slot_lease' has no effect without 'concurrency'"]),
+        ("[{key: k, slot_lease: 5s, descriptors: []}]",
+         ["f:2:36: 'slot_lease' has no effect: this step has no limit, and nothing is inherited"]),
+        ("[{key: k, concurrency: 5}]", []),
+        ("[{key: k, concurrency: 5, lease: true}]",
+         ["f:2:47: 'lease' has no effect on 'concurrency'"]),
+        ("[{key: k, lease: true, descriptors: []}]",
+         ["f:2:31: 'lease' has no effect: this step has no limit, and nothing is inherited"]),
+        ("[{key: k, limits: 100/s, lease: false}]", []),
         # Limits that say the same, or nothing.
         ("[{key: k, limits: [1/s, {limit: 1/s, name: n}]}]",
          ["f:2:38: the same limit has another name at line 2"]),
@@ -73,8 +83,8 @@ def warnings(text: str) -> list[str]:
          " [{key: i, rate_limit: {unlimited: true, name: e}}]}]", []),
     ],
 )  # fmt: skip
-def test_warnings(steps: str, told: list[str]) -> None:
-    assert warnings(f"domain: api\ndescriptors: {steps}\n") == told
+def test_warnings(steps: str, expected: list[str]) -> None:
+    assert warnings(f"domain: api\ndescriptors: {steps}\n") == expected
 
 
 def test_many_patterns_are_compared_in_bounded_time() -> None:
@@ -86,9 +96,9 @@ def test_many_patterns_are_compared_in_bounded_time() -> None:
 
 def test_places() -> None:
     api = parse_text("domain: api\ndescriptors:\n  - key: a\n    limits:\n      - 5/day\n", "f")
-    found = api.steps[0].rule
-    assert found is not None
-    assert [api.place, api.steps[0].place, found.place, found.limits[0].place] == [
+    rule = api.steps[0].rule
+    assert rule is not None
+    assert [api.place, api.steps[0].place, rule.place, rule.limits[0].place] == [
         Place("f", 1, 9), Place("f", 3, 5), Place("f", 3, 5), Place("f", 5, 9),
     ]  # fmt: skip
 
@@ -115,19 +125,19 @@ def test_a_merge_key() -> None:
         "domain: api\ndescriptors:\n  - &base {key: a, value: x, limits: 5/day, cost: 2}\n"
         "  - {<<: *base, value: y}\n"
     )
-    found = api.steps[1].rule
-    assert found is not None
-    assert (found.id, found.cost) == ("api/a=y", 2)
+    rule = api.steps[1].rule
+    assert rule is not None
+    assert (rule.id, rule.cost) == ("api/a=y", 2)
 
 
 def test_so_many_problems_are_told_and_no_more() -> None:
     wrong = "".join(f"  - {{kee: k{i}}}\n" for i in range(Problems.MOST + 1))
     right = "".join(f"  - {{key: k{i}, limits: 5/day}}\n" for i in range(5000))
-    told: list[int] = []
+    progress: list[int] = []
     with pytest.raises(RulesError) as caught:
-        parse_text("domain: api\ndescriptors:\n" + wrong + right, progress=told.append)
+        parse_text("domain: api\ndescriptors:\n" + wrong + right, progress=progress.append)
     assert len(caught.value.problems) == Problems.MOST
-    assert told == [0], "nobody reads on for problems that nobody will see"
+    assert progress == [0], "nobody reads on for problems that nobody will see"
 
 
 def test_what_is_too_long_is_neither_read_nor_shown() -> None:
@@ -150,9 +160,9 @@ def test_what_is_too_long_is_neither_read_nor_shown() -> None:
 
 def test_progress() -> None:
     steps = "".join(f"  - {{key: k{i}, limits: 5/day}}\n" for i in range(2500))
-    told: list[int] = []
-    parse_text("domain: api\ndescriptors:\n" + steps, progress=told.append)
-    assert told == [1000, 2000, 2500]
+    progress: list[int] = []
+    parse_text("domain: api\ndescriptors:\n" + steps, progress=progress.append)
+    assert progress == [1000, 2000, 2500]
 
 
 def test_the_search_for_cycles_goes_on_afterwards() -> None:

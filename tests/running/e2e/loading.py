@@ -1,4 +1,4 @@
-"""Load for the tests of what happens under load: HTTP and gRPC, until told to stop."""
+"""Load for the tests under load: clients over HTTP and gRPC, until they are stopped."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from envoy.service.ratelimit.v3 import rls_pb2
 from running.e2e.running import PATIENCE, Penstock
 
 SHOULD_RATE_LIMIT = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+# A reload takes as long as some hundred to some thousand answers.
+MOST_MEANWHILE = 20_000
 OK, OVER_LIMIT = rls_pb2.RateLimitResponse.OK, rls_pb2.RateLimitResponse.OVER_LIMIT
 
 
@@ -48,14 +50,14 @@ def owner(service: Penstock, client_port: int) -> int | None:
     pattern = re.compile(
         rf"^\s*\d+: \w+:{server_port:04X} \w+:{client_port:04X} 01 (?:\S+ +){{5}}(\d+)", re.M
     )
-    found = pattern.search(Path("/proc/net/tcp").read_text())
-    if found is None:
+    match = pattern.search(Path("/proc/net/tcp").read_text())
+    if match is None:
         return None
     for pid in service.workers:
         with contextlib.suppress(FileNotFoundError):
             for fd in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(FileNotFoundError):
-                    if os.readlink(fd) == f"socket:[{found[1]}]":
+                    if os.readlink(fd) == f"socket:[{match[1]}]":
                         return pid
     return None
 
@@ -133,11 +135,27 @@ class Load:
             await asyncio.gather(*tasks)
 
     async def until(self, total: int) -> None:
-        """Until so many more were answered."""
+        """Until so many more were answered, however slowly; TimeoutError if answers stop."""
         wanted = self.total + total
-        async with asyncio.timeout(PATIENCE):
-            while self.total < wanted:
-                await asyncio.sleep(0.005)
+        while self.total < wanted:
+            before = self.total
+            async with asyncio.timeout(PATIENCE):
+                while self.total == before:
+                    await asyncio.sleep(0.005)
+
+    async def until_logged(self, pattern: str, after: int) -> str:
+        """Until the service logs such a line, from line ``after`` on; returns the line.
+
+        The service has `MOST_MEANWHILE` answers' time for it, not a number of seconds: on a busy
+        machine, both take longer.
+        """
+        end = self.total + MOST_MEANWHILE
+        while True:
+            for line in self.service.lines[after:]:
+                if re.search(pattern, line):
+                    return line
+            assert self.total < end, f"{pattern!r} was not logged:\n{self.service.log}"
+            await self.until(10)
 
     def _count(self, name: str, allowed: bool) -> None:
         self.answered[name] += 1
@@ -151,9 +169,9 @@ class Load:
             connection = self.http[name] = await HttpConnection.open(self.service.http)
             try:
                 while not self._stopped.is_set():
-                    status, told = await connection.check(self.descriptor)
+                    status, body = await connection.check(self.descriptor)
                     if status not in (200, 429):
-                        self.wrong[f"{name}: {status} {told}"] += 1
+                        self.wrong[f"{name}: {status} {body}"] += 1
                     self._count(name, status == 200)
             except ConnectionError as error:
                 self.lost.setdefault(name, []).append(repr(error))
@@ -161,14 +179,14 @@ class Load:
                 await connection.close()
 
     async def _ask_grpc(self, name: str) -> None:
-        asked = message(self.domain, self.descriptor)
+        request = message(self.domain, self.descriptor)
         async with channel(self.service.grpc) as link:
             ask = link.unary_unary(
                 SHOULD_RATE_LIMIT, response_deserializer=rls_pb2.RateLimitResponse.FromString
             )
             while not self._stopped.is_set():
                 try:
-                    answer = await ask(asked, timeout=PATIENCE, wait_for_ready=True)
+                    answer = await ask(request, timeout=PATIENCE, wait_for_ready=True)
                 except grpc.aio.AioRpcError as error:
                     if error.code() != grpc.StatusCode.UNAVAILABLE:
                         self.wrong[f"{name}: {error.code()} {error.details()}"] += 1

@@ -24,7 +24,7 @@ from typing import Any
 
 from stores.redis_server import _home, _reserve, wait_until
 
-PATIENCE = 30.0  # a machine that does other things, too
+PATIENCE = 60.0  # a machine that does other things, too
 
 
 _folders: list[Path] = []
@@ -82,17 +82,26 @@ class Running:
 
     def said(self, pattern: str, after: int = 0, patience: float = PATIENCE) -> re.Match[str]:
         """Wait for a line like this, from line ``after`` on."""
-        found: list[re.Match[str]] = []
+        matches: list[re.Match[str]] = []
 
         def look() -> bool:
-            found[:] = [m for line in self.lines[after:] if (m := re.search(pattern, line))]
-            return bool(found) or not self._reader.is_alive()
+            matches[:] = [m for line in self.lines[after:] if (m := re.search(pattern, line))]
+            return bool(matches) or not self._reader.is_alive()
 
         with self._more:
             self._more.wait_for(look, patience)
             look()
-        assert found, f"it did not say {pattern!r}:\n{self.log}"
-        return found[0]
+        assert matches, f"it did not say {pattern!r}:\n{self.log}"
+        return matches[0]
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """An error comes with what the process has said."""
+        try:
+            yield
+        except Exception as error:
+            error.add_note(self.log)
+            raise
 
     def end(self, wait: float = PATIENCE) -> int:
         """SIGTERM, and SIGKILL if that does not help; the exit code."""
@@ -103,7 +112,7 @@ class Running:
         except subprocess.TimeoutExpired:
             self.kill()
             code = self.process.wait()
-        self._reader.join(5)
+        self._reader.join(60)
         assert self.process.stderr is not None
         self.process.stderr.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -144,27 +153,29 @@ class Penstock(Running):
             self.end()
             raise
         for name, words in (("http", "HTTP"), ("grpc", r"gRPC \(\w+\)"), ("admin", "admin API")):
-            found = re.search(rf" {words} on (\S+)$", self.log, re.MULTILINE)
-            if found:
-                setattr(self, name, found.group(1))
+            match = re.search(rf" {words} on (\S+)$", self.log, re.MULTILINE)
+            if match:
+                setattr(self, name, match.group(1))
         return self
 
     @property
     def workers(self) -> list[int]:
         """Their processes' ids, in no order."""
         children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        found = [int(pid) for each in children for pid in each.read_text().split()]
-        return [pid for pid in found if b"worker_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        pids = [int(pid) for each in children for pid in each.read_text().split()]
+        return [pid for pid in pids if b"worker_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     def check(self, descriptor: Mapping[str, str], **more: Any) -> Answer:
         """One question over HTTP, on a connection of its own."""
         body = {"descriptors": [descriptor], **more}
-        return ask(self.http, "/v1/check", "POST", json.dumps(body).encode())
+        with self.telling():
+            return ask(self.http, "/v1/check", "POST", json.dumps(body).encode())
 
     def told(self, path: str, method: str = "GET", **body: Any) -> Any:
         """What the admin API answers."""
-        sent = json.dumps(body).encode() if body else None
-        answer = ask(self.admin, path, method, sent, content_type="application/json")
+        data = json.dumps(body).encode() if body else None
+        with self.telling():
+            answer = ask(self.admin, path, method, data, content_type="application/json")
         assert answer.status < 300, answer.body
         return json.loads(answer.body)
 
@@ -238,9 +249,9 @@ class _App(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        told = {"path": self.path, "headers": dict(self.headers), "sent": sent.decode()}
-        body = json.dumps(told).encode()
+        received = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        echo = {"path": self.path, "headers": dict(self.headers), "sent": received.decode()}
+        body = json.dumps(echo).encode()
         self.send_response(403 if self.path.startswith("/forbidden") else 200)
         self.send_header("X-App", "here")
         self.send_header("Content-Length", str(len(body)))
@@ -270,5 +281,5 @@ def running_app() -> Iterator[int]:
         yield server.server_address[1]
     finally:
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
         server.server_close()

@@ -35,9 +35,9 @@ descriptors:
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"  # of grpc.health.v1.HealthCheckResponse
 
 
-def told_limit(service: Penstock, user: str = "anybody") -> str:
-    found = json.loads(service.check({"user": user}).body)
-    return str(found["statuses"][0]["limit"]["text"])
+def limit_in_force(service: Penstock, user: str = "anybody") -> str:
+    answer = json.loads(service.check({"user": user}).body)
+    return str(answer["statuses"][0]["limit"]["text"])
 
 
 # Rules ------------------------------------------------------------------------------------------
@@ -56,16 +56,16 @@ async def test_rules_reload_under_load_without_an_error(
             # As editors and configuration management do it.
             (tmp_path / "new").write_text(RULES.format(limit=f"{amount}/hour"))
             os.replace(tmp_path / "new", file)
-            await asyncio.to_thread(service.said, "rules reloaded", said)
-            found = {await asyncio.to_thread(told_limit, service) for _ in range(6)}
-            assert found == {f"{amount}/hour"}  # both workers
+            await load.until_logged("rules reloaded", said)
+            limits = {await asyncio.to_thread(limit_in_force, service) for _ in range(6)}
+            assert limits == {f"{amount}/hour"}  # both workers
             await load.until(100)
 
         said = len(service.lines)
         file.write_text(RULES.format(limit="7/fortnight"))
-        line = await asyncio.to_thread(service.said, r"rules\.yaml:4.*", said)
-        assert "fortnight" in line[0]
-        assert {await asyncio.to_thread(told_limit, service) for _ in range(6)} == {"800000/hour"}
+        assert "fortnight" in await load.until_logged(r"rules\.yaml:4", said)
+        limits = {await asyncio.to_thread(limit_in_force, service) for _ in range(6)}
+        assert limits == {"800000/hour"}
         metrics = await asyncio.to_thread(service.metrics)
         assert metrics["penstock_rules_ok"] == 0
         await load.until(100)
@@ -73,7 +73,7 @@ async def test_rules_reload_under_load_without_an_error(
         # What somebody has used of a limit is carried over to the next.
         said = len(service.lines)
         file.write_text(RULES.format(limit="3/hour"))
-        await asyncio.to_thread(service.said, "rules reloaded", said)
+        await load.until_logged("rules reloaded", said)
         assert (await asyncio.to_thread(service.metrics))["penstock_rules_ok"] == 1
         answers = [
             (await asyncio.to_thread(service.check, {"user": "new"})).status for _ in range(5)
@@ -95,9 +95,9 @@ def test_a_change_as_soon_as_it_serves_is_not_missed(tmp_path: Path, workers: st
         wait_until(lambda: is_healthy(where), "it serves", PATIENCE)
         file.write_text(RULES.format(limit="2000/hour"))
         service.http = where
-        found = {"2000/hour"}
+        new = {"2000/hour"}
         wait_until(
-            lambda: {told_limit(service) for _ in range(4)} == found, "the new rules", PATIENCE
+            lambda: {limit_in_force(service) for _ in range(4)} == new, "the new rules", PATIENCE
         )
     finally:
         service.end()
@@ -135,8 +135,8 @@ async def test_a_service_that_leaves_says_so_first_and_answers_what_is_open(
     workers: int, penstock_service: Start, valkey: redis_server.Server
 ) -> None:
     service = penstock_service(
-        RULES.format(limit="5/hour"), "--workers", str(workers), "--drain", "20s",
-        "--store", valkey.url, "--deadline", "20s",
+        RULES.format(limit="5/hour"), "--workers", str(workers), "--drain", "120s",
+        "--store", valkey.url, "--deadline", "120s",
     )  # fmt: skip
     assert service.check({"user": "warm"}).status == 200
     half = await HttpConnection.open(service.http)
@@ -154,8 +154,8 @@ async def test_a_service_that_leaves_says_so_first_and_answers_what_is_open(
 
         service.process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(watch.read(), PATIENCE) == NOT_SERVING
-        told = await asyncio.to_thread(ask, service.admin, "/v1/health")
-        assert (told.status, json.loads(told.body)["components"]["service"]) == (503, "down")
+        health = await asyncio.to_thread(ask, service.admin, "/v1/health")
+        assert (health.status, json.loads(health.body)["components"]["service"]) == (503, "down")
         # Nobody new is let in, and nobody is left waiting.
         await asyncio.to_thread(wait_until, lambda: _refused(service), "its port", PATIENCE)
         await half.send(b"\r\n")
@@ -212,7 +212,7 @@ descriptors:
   - key: local
     limits: 4/hour on_failure local
 """
-    service = penstock_service(rules, "--store", valkey.url, "--deadline", "200ms")
+    service = penstock_service(rules, "--store", valkey.url, "--deadline", "20s")
     load = Load(service, "api", {"user": "42"})
 
     def store_is(state: str) -> bool:
@@ -237,8 +237,8 @@ descriptors:
         await asyncio.to_thread(wait_until, lambda: store_is("up"), "its return", PATIENCE)
         degraded = service.counted("penstock_degraded_decisions_total")
         await load.until(50)
-        found = [(await asyncio.to_thread(service.check, {"strict": "1"})) for _ in range(6)]
-        assert [each.status for each in found] == [200] * 5 + [429]
+        checks = [(await asyncio.to_thread(service.check, {"strict": "1"})) for _ in range(6)]
+        assert [check.status for check in checks] == [200] * 5 + [429]
         assert service.counted("penstock_store_up") == 1
         assert service.counted("penstock_degraded_decisions_total") == degraded
     assert not load.wrong

@@ -112,8 +112,8 @@ class Place:
 
     def errors(self) -> int:
         """How many questions of all listeners were not answered."""
-        told = json.loads(ask(self.envoy_admin, "/stats?format=json&filter=ratelimit.error").body)
-        return sum(each["value"] for each in told["stats"] if "value" in each)
+        stats = json.loads(ask(self.envoy_admin, "/stats?format=json&filter=ratelimit.error").body)
+        return sum(each["value"] for each in stats["stats"] if "value" in each)
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +134,9 @@ def places(certificates: Path, app: int) -> Iterator[dict[tuple[str, str], Place
             options = {"plain": [], "tls": mutual, "unix": ["--grpc", f"unix:{folder}/{wire}"]}[
                 link
             ]
-            made = Penstock(folder / "rules.yaml", "--wire", wire, "--headers", *options)
-            stack.callback(made.end)
-            services[wire, link] = made
+            penstock = Penstock(folder / "rules.yaml", "--wire", wire, "--headers", *options)
+            stack.callback(penstock.end)
+            services[wire, link] = penstock
         admin = stack.enter_context(reserved_port())
         config = EnvoyConfig(app, admin)
         found = {}
@@ -178,8 +178,8 @@ def test_so_many_and_no_more(place: Place, someone: str) -> None:
 
 def test_clients_at_the_same_time_share_a_limit_exactly(place: Place, someone: str) -> None:
     with ThreadPoolExecutor(12) as pool:
-        found = list(pool.map(lambda _: place.ask(x_user=someone).status, range(36)))
-    assert sorted(found) == [200] * 5 + [429] * 31
+        statuses = list(pool.map(lambda _: place.ask(x_user=someone).status, range(36)))
+    assert sorted(statuses) == [200] * 5 + [429] * 31
     assert place.errors() == 0
 
 
@@ -209,8 +209,8 @@ def test_of_several_descriptors_the_tightest_decides(place: Place, someone: str)
     answers = [place.ask(x_tenant=someone, x_plan="free") for _ in range(3)]
     assert [each.status for each in answers] == [200, 200, 429]
     # Of 4 an hour for the tenant, and 2 for its plan: the one with least left is told.
-    told = [each.headers["x-ratelimit-limit"] for each in answers]
-    assert [each.partition(",")[0] for each in told] == ["2", "2", "2"]
+    limits = [each.headers["x-ratelimit-limit"] for each in answers]
+    assert [each.partition(",")[0] for each in limits] == ["2", "2", "2"]
     # The refused request took nothing from the tenant's limit.
     assert place.statuses(3, x_tenant=someone) == [200, 200, 429]
 

@@ -49,8 +49,10 @@ class Edge:
         self._stack.callback(self.running.end)
 
     def stat(self, name: str) -> int:
-        told = json.loads(ask(f"127.0.0.1:{self._admin}", f"/stats?format=json&filter={name}").body)
-        return sum(each["value"] for each in told["stats"] if "value" in each)
+        stats = json.loads(
+            ask(f"127.0.0.1:{self._admin}", f"/stats?format=json&filter={name}").body
+        )
+        return sum(each["value"] for each in stats["stats"] if "value" in each)
 
 
 @pytest.fixture

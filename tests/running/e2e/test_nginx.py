@@ -106,18 +106,18 @@ def test_every_answer_says_how_much_is_left(edge: Edge) -> None:
     assert {each.headers["RateLimit-Policy"] for each in answers} == {
         '"web/remote_address 6/hour";q=6;w=3600'
     }
-    told = [each.headers["RateLimit"].partition(";r=")[2] for each in answers]
-    assert [each.partition(";")[0] for each in told] == list("5432100")
+    remaining = [each.headers["RateLimit"].partition(";r=")[2] for each in answers]
+    assert [each.partition(";")[0] for each in remaining] == list("5432100")
     assert answers[0].headers["X-App"] == "here"
 
 
 def test_requests_reach_the_app_as_they_were(edge: Edge) -> None:
     client = edge.client()
     answer = client.ask("/a%20b?c=%26", "POST", b"x" * 50_000, X_Mine="yes")
-    told = json.loads(answer.body)
-    assert (told["path"], told["sent"]) == ("/a%20b?c=%26", "x" * 50_000)
-    assert told["headers"]["X-Mine"] == "yes"
-    assert told["headers"]["X-Forwarded-For"] == client.address
+    body = json.loads(answer.body)
+    assert (body["path"], body["sent"]) == ("/a%20b?c=%26", "x" * 50_000)
+    assert body["headers"]["X-Mine"] == "yes"
+    assert body["headers"]["X-Forwarded-For"] == client.address
 
 
 def test_a_403_of_the_app_is_the_apps(edge: Edge) -> None:
@@ -152,8 +152,8 @@ def test_by_path(edge: Edge) -> None:
 
 def test_by_header(edge: Edge) -> None:
     name = f"tenant-{next(_names)}"
-    found = [edge.client().ask(X_Tenant=name).status for _ in range(5)]
-    assert found == [200] * 3 + [429] * 2
+    statuses = [edge.client().ask(X_Tenant=name).status for _ in range(5)]
+    assert statuses == [200] * 3 + [429] * 2
     assert edge.client().ask(X_Tenant=name + "-other").status == 200
 
 
@@ -207,11 +207,11 @@ def test_the_question_itself_cannot_be_asked_from_outside(edge: Edge) -> None:
 @pytest.mark.parametrize("edge", ["port"], indirect=True)  # it is asked without nginx
 def test_a_proxy_that_lets_the_client_speak_for_it_is_not_believed(edge: Edge) -> None:
     """Behind Traefik or Caddy, X-Original-... would be the client's own."""
-    told = {"X_Forwarded_Uri": "/login", "X_Forwarded_Method": "POST"}
-    answer = ask(edge.penstock.http, "/v1/auth", X_Original_URI="/", **told)
+    headers = {"X_Forwarded_Uri": "/login", "X_Forwarded_Method": "POST"}
+    answer = ask(edge.penstock.http, "/v1/auth", X_Original_URI="/", **headers)
     assert answer.status == 400
     assert b"both" in answer.body
-    assert ask(edge.penstock.http, "/v1/auth", X_Original_Host="any", **told).status == 200
+    assert ask(edge.penstock.http, "/v1/auth", X_Original_Host="any", **headers).status == 200
 
 
 def test_pipelined_requests_are_counted_one_by_one(edge: Edge) -> None:

@@ -92,8 +92,8 @@ async def test_a_worker_is_killed_under_load(wire: str, penstock_service: Start)
     # The new one counts where the others do.
     (newcomer,) = set(service.workers) - {pid for pid in owners.values() if pid}
     connection = await connected_to(service, newcomer)
-    status, told = await connection.check({"user": "42"})
-    assert (status, told["statuses"][0]["remaining"]) == (429, 0)
+    status, body = await connection.check({"user": "42"})
+    assert (status, body["statuses"][0]["remaining"]) == (429, 0)
     await connection.close()
     service.said(r"worker \d ended \(signal 9\) and is started again")
     # What the dead one had counted is not forgotten, but for its last moments.
@@ -168,8 +168,8 @@ async def test_a_new_worker_has_the_rules_in_force_also_if_the_file_is_broken(pa
     await pair.lose(victim)
     for worker in service.workers:
         connection = await connected_to(service, worker)
-        _, told = await connection.check({"other": "x"})
-        assert told["statuses"][0]["limit"]["amount"] == 77
+        _, body = await connection.check({"other": "x"})
+        assert body["statuses"][0]["limit"]["amount"] == 77
         await connection.close()
 
 
@@ -187,7 +187,7 @@ def test_two_services_do_not_share_a_port(pair: Pair) -> None:
     second = Penstock(None, "--workers", "2", "--http", pair.service.http)
     try:
         second.said("cannot listen on")
-        second.process.wait(10)
+        second.process.wait(60)
     finally:
         code = second.end()
     assert code == 1

@@ -46,6 +46,7 @@ from wires.grpc.frames import (
     settings,
 )
 from wires.grpc.kit import (
+    BIDI,
     EACH,
     LARGE,
     LATER,
@@ -58,13 +59,15 @@ from wires.grpc.kit import (
     Recorder,
     window,
 )
+from wires.grpc.quota_echo import EchoStream
 
 Talk = list[bytes]  # frames; the first is the preface
 EIGHT = b"12345678"
 # So that inputs come to the bounds, and beyond.
 NARROW = Limits(
     streams=10, header_count=20, message_bytes=50_000, stream_bytes=10_000, held_bytes=100_000,
-    queued_bytes=1000, resets_burst=5, controls_burst=10, continuations=2,
+    queued_bytes=1000, resets_burst=5, controls_burst=10, continuations=2, bidi_streams=3,
+    bidi_message_bytes=60_000, bidi_queue_bytes=30_000, bidi_messages_burst=150,
 )  # fmt: skip
 
 
@@ -76,6 +79,11 @@ def by_hand() -> list[Talk]:
     """Conversations that touch every corner of the wire."""
     fields = block(head(NOW, ("grpc-timeout", "100m"), ("user-agent", "x" * 50)))
     opened = frame(HEADERS, END_HEADERS, 1, block(head(EACH)))
+    bidi = [
+        frame(HEADERS, END_HEADERS, n, block(head(BIDI, ("x-node-id", "edge"), ("x-hello", "hi"))))
+        for n in (1, 3, 5, 7)
+    ]
+    answer = frame(6, 1, 0, b"pens\0\0\0\1")  # to the first PING of a confirmation
     talks = [
         [request(path, text, 1 + 2 * i)]
         for i, (path, text) in enumerate(
@@ -97,6 +105,19 @@ def by_hand() -> list[Talk]:
         [request(WAIT, b"", 1), frame(3, 0, 1, b"\0\0\0\x08"), request(LATER, b"x", 3),
          frame(3, 0, 3, b"\0\0\0\x08"), request(NOW, b"", 5), frame(7, 0, 0, EIGHT)],
         [request(LATER, b"", n) + frame(3, 0, n, EIGHT[:4]) for n in range(1, 13, 2)],
+        [bidi[0], *[frame(DATA, 0, 1, message(text)) for text in
+                    (b"1", b"confirm a", b"large 20000", b"silent", b"many 50", b"close 14")]],
+        [bidi[0], frame(DATA, 0, 1, message(b"confirm a")), answer,
+         frame(DATA, 0, 1, message(b"confirm b") + message(b"malformed"))],
+        [settings(window=10), *bidi, frame(DATA, 0, 3, message(b"large 9000")),
+         frame(DATA, 0, 1, message(b"confirm c")), window(3, 5000), window(1, 1000), answer,
+         frame(3, 0, 3, EIGHT[:4]), frame(DATA, END_STREAM, 1, b"")],
+        [bidi[0], frame(DATA, 0, 1, message(b"silent") * 300), frame(DATA, END_STREAM, 1, b"")],
+        [bidi[0], bidi[1], frame(DATA, 0, 1, message(b"z" * 16_000, length=50_000)),
+         frame(DATA, 0, 1, b"z" * 16_000), frame(DATA, 0, 3, message(b"raise")),
+         frame(DATA, 0, 1, b"z" * 18_000 + message(b"status 9"))],
+        [frame(HEADERS, END_HEADERS | END_STREAM, 1, block(head(BIDI))),
+         frame(HEADERS, END_HEADERS, 3, block(head(BIDI, ("x-close", "7"))))],
         [frame(HEADERS, END_HEADERS, 1, block(head(NOW, ("x", "y" * 9000)))),
          frame(DATA, 0, 1, message(b"z" * 16000, length=60_000))],
     ]  # fmt: skip
@@ -122,6 +143,8 @@ async def by_grpcio() -> list[Talk]:
         async for _ in channel.stream_stream(EACH)(iter([b"1", b"later"])):
             pass
         async for _ in channel.unary_stream(WATCH)(b"3 10"):
+            pass
+        async for _ in channel.stream_stream(BIDI)(iter([b"1", b"confirm a", b"large 9000"])):
             pass
     listener.close()
     await server.drain(1)
@@ -204,13 +227,15 @@ class Fuzzer:
     def __init__(self, talks: list[Talk]) -> None:
         self._talks = talks
         self._clock = FakeClock()
-        self._server = H2Server(Echo().methods, NARROW, clock=self._clock)
+        self._echo = Echo()
+        self._server = H2Server(self._echo.methods, NARROW, clock=self._clock)
 
     async def throw(self, number: int) -> None:
         data, dice = make(number, self._talks)
         protocol, transport = self._server.factory(), Recorder()
         protocol.connection_made(transport)
         careful = dice.random() < 0.1
+        streams = self._echo.quota.streams
         at, full = 0, False
         try:
             while at < len(data) and not transport.is_closing():
@@ -229,12 +254,29 @@ class Fuzzer:
                 elif what == 3 and full:
                     full = False
                     protocol.resume_writing()
+                elif what == 4 and streams:
+                    self._push(dice.choice(streams), dice)
             await asyncio.sleep(0)
             self._check(protocol, transport, careful and not data.startswith(b"GET"))
         finally:
             protocol.connection_lost(None)
         if self._server.connections or self._server.open_streams:
             raise Found("a connection was not forgotten")
+        ends = {stream.over for stream in streams}
+        if self._server.open_bidi_streams or ends - {1}:
+            raise Found(f"streams heard {ends} times that they are over")
+        streams.clear()
+
+    @staticmethod
+    def _push(stream: EchoStream, dice: random.Random) -> None:
+        """What a service does without being asked, also when it is too late."""
+        what = dice.randrange(6)
+        if what == 0:
+            stream.wire.close(dice.randrange(17), "enough")
+        elif what == 1:
+            stream.confirm("it")
+        else:
+            stream.wire.send(b"x" * dice.choice([0, 10, 5000, 20_000]))
 
     def _check(self, protocol: H2Protocol, transport: Recorder, careful: bool) -> None:
         session = protocol._session

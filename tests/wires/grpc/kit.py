@@ -18,6 +18,7 @@ from penstock.wires.grpc import h2
 from penstock.wires.grpc.h2.limits import Limits
 from penstock.wires.grpc.methods import Methods
 from wires.grpc.frames import DATA, HEADERS, HELLO, Frame, Reader, frame
+from wires.grpc.quota_echo import QuotaEcho
 
 needs_h2 = pytest.mark.skipif(not h2.available(), reason="the nghttp2 extension was not built")
 
@@ -25,6 +26,7 @@ NOW, LATER, FUTURE = "/test.Echo/Now", "/test.Echo/Later", "/test.Echo/Future"
 STATUS, LATE_STATUS = "/test.Echo/Status", "/test.Echo/LateStatus"
 RAISE, WRONG, LARGE = "/test.Echo/Raise", "/test.Echo/Wrong", "/test.Echo/Large"
 WAIT, EACH, WATCH = "/test.Echo/Wait", "/test.Echo/Each", "/test.Echo/Watch"
+BIDI = "/test.Echo/Bidi"
 MOST = 5_000_000  # bytes of an answer, whatever a fuzzer asks for
 
 
@@ -35,6 +37,7 @@ class Echo:
         self.calls = 0
         self.notes: list[str] = []
         self.go_on = asyncio.Event()
+        self.quota = QuotaEcho()
         self.methods = Methods(
             unary={
                 NOW: self.now,
@@ -49,6 +52,7 @@ class Echo:
             },
             each={EACH: self.each},
             watch={WATCH: self.watch},
+            bidi={BIDI: self.quota.open},
         )
 
     def now(self, message: bytes) -> bytes:

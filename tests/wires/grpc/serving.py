@@ -58,7 +58,10 @@ async def serve(
 
         server = H2Server(echo.methods, limits, clock=clock)
         listener = await asyncio.get_running_loop().create_server(
-            server.factory, "127.0.0.1", 0, **(tls.listening(server.limits) if tls else {})
+            server.factory,
+            "127.0.0.1",
+            0,
+            **(tls.listening(server.limits.handshake_seconds) if tls else {}),
         )
         try:
             yield Served(wire, listener.sockets[0].getsockname()[1], echo, server)

@@ -142,7 +142,7 @@ def test_descriptors_are_what_the_proto_files_say() -> None:
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
-    assert made.TARGET.read_text() == made.module(), "run python tools/descriptors.py"
+    assert made.TARGET.read_bytes() == made.compiled(), "run python tools/descriptors.py"
 
 
 def test_symbols_are_in_their_files() -> None:
@@ -167,6 +167,14 @@ def test_envoys_types_are_the_published_ones() -> None:
     unit = pytest.importorskip("envoy.type.v3.ratelimit_unit_pb2")
     for each in (rls, descriptor, unit):
         alike(each.DESCRIPTOR, same_fields=each is not descriptor)
+
+
+def test_envoys_types_of_quotas_are_the_published_ones() -> None:
+    rlqs = pytest.importorskip("envoy.service.rate_limit_quota.v3.rlqs_pb2")
+    strategy = pytest.importorskip("envoy.type.v3.ratelimit_strategy_pb2")
+    bucket = pytest.importorskip("envoy.type.v3.token_bucket_pb2")
+    for each in (rlqs, strategy, bucket):
+        alike(each.DESCRIPTOR, same_fields=True)
 
 
 def alike(published: Any, same_fields: bool) -> None:

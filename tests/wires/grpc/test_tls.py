@@ -18,7 +18,7 @@ from penstock.running.settings import Settings
 from penstock.running.sockets import listen
 from penstock.running.worker import Worker
 from penstock.wires.grpc.h2.limits import Limits
-from penstock.wires.grpc.h2.tls import ServerTLS
+from penstock.wires.tls import ServerTLS
 from service.service_kit import USER, gate_of
 from wires.grpc.frames import GOAWAY, HELLO, PING, SETTINGS, frame, request
 from wires.grpc.kit import NOW, WAIT, WATCH, needs_h2
@@ -148,7 +148,7 @@ class Caller:
     def _call(self, port: int) -> bool:
         try:
             with (
-                socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+                socket.create_connection(("127.0.0.1", port), timeout=60) as plain,
                 self._context.wrap_socket(
                     plain, server_hostname="localhost", session=self.session
                 ) as secured,
@@ -226,7 +226,7 @@ async def test_connections_of_another_authority_are_closed(
         await asyncio.sleep(0.2)
         served.echo.go_on.set()
         assert await slow == b"slow"
-        await asyncio.wait_for(again, 10)
+        await asyncio.wait_for(again, 60)
         assert await old.unary_unary(NOW)(b"y", wait_for_ready=True, timeout=5) == b"y"
         counts = served.server.counts()
         assert counts["connections"] == 2
@@ -256,7 +256,7 @@ async def test_a_handshake_has_its_time(certificates: Path, sent: bytes) -> None
     async with serve("h2", Limits(handshake_seconds=0.3), tls=tls) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(sent)
-        assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
 
 

@@ -111,6 +111,7 @@ async def test_an_answer_that_is_large(served: Served, size: int) -> None:
 
 async def test_a_deadline_is_kept_and_the_work_is_dropped(served: Served) -> None:
     async with served.channel() as channel:
+        await channel.channel_ready()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await channel.unary_unary(WAIT)(b"", timeout=0.2)
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
@@ -123,7 +124,7 @@ async def test_a_deadline_is_kept_and_the_work_is_dropped(served: Served) -> Non
 async def test_a_cancelled_call_is_dropped(served: Served) -> None:
     async with served.channel() as channel:
         call = channel.unary_unary(WAIT)(b"")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not served.echo.notes:
                 await asyncio.sleep(0.01)
             call.cancel()
@@ -194,7 +195,7 @@ async def test_a_watch_that_is_left_is_closed(served: Served) -> None:
         call = channel.unary_stream(WATCH)(b"1 10 wait")
         assert (await call.read()).startswith(b"0")
         call.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while "closed" not in served.echo.notes:
                 await asyncio.sleep(0.01)
 
@@ -205,7 +206,7 @@ async def test_a_watch_does_not_run_ahead_of_who_reads(served: Served) -> None:
         call = channel.unary_stream(WATCH)(b"1000 100000")
         await call.read()
         before = -1
-        async with asyncio.timeout(10):  # the client widens its window for a while
+        async with asyncio.timeout(60):  # the client widens its window for a while
             while before != len(served.echo.notes):
                 before = len(served.echo.notes)
                 await asyncio.sleep(0.2)
@@ -217,10 +218,10 @@ async def test_a_watch_does_not_run_ahead_of_who_reads(served: Served) -> None:
 async def test_drain_answers_what_is_open(wire: str) -> None:
     async with serve(wire) as served, served.channel() as channel:
         call = channel.unary_unary(WAIT)(b"mine")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not served.echo.notes:
                 await asyncio.sleep(0.01)
-        drained = asyncio.create_task(served.server.drain(5))
+        drained = asyncio.create_task(served.server.drain(60))
         await asyncio.sleep(0.3)
         assert not drained.done()
         served.echo.go_on.set()
@@ -232,7 +233,7 @@ async def test_drain_answers_what_is_open(wire: str) -> None:
 async def test_drain_does_not_wait_for_ever(wire: str) -> None:
     async with serve(wire) as served, served.channel() as channel:
         call = channel.unary_unary(WAIT)(b"mine")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not served.echo.notes:
                 await asyncio.sleep(0.01)
         assert await served.server.drain(0.2) is False

@@ -13,8 +13,8 @@ from penstock.wires.http.protocol import HttpServer
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
 SMALL = HttpLimits(
-    url=100, headers=400, header_count=8, body=1000, request_time=1.0, idle_time=1.0,
-    write_time=1.0, pipeline=4, connections=50,
+    url=100, headers=400, header_count=8, body=1000, request_time=60.0, idle_time=60.0,
+    write_time=60.0, pipeline=4, connections=50,
 )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ class Client:
         self.writer.write(data)
 
     async def answer(self, head: bool = False) -> tuple[int, dict[str, str], bytes]:
-        raw = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)
+        raw = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 60)
         first, *lines = raw.decode().split("\r\n")
         headers = dict(line.split(": ", 1) for line in lines if line)
         length = 0 if head else int(headers.get("content-length", 0))
@@ -65,7 +65,7 @@ class Client:
 
     async def closed(self) -> bool:
         try:
-            return await asyncio.wait_for(self.reader.read(1), 10) == b""
+            return await asyncio.wait_for(self.reader.read(1), 60) == b""
         except ConnectionError:
             return True
 

@@ -11,7 +11,9 @@ import jsonschema
 import pytest
 
 from penstock import AsyncGate, MemoryStore
+from penstock.integrations.deciding.dimension_sources import parse_dimensions
 from penstock.integrations.deciding.identity import Trust
+from penstock.metrics import Recorder
 from penstock.rules.deciding import pool
 from penstock.service.health import Health
 from penstock.service.service import Service
@@ -104,6 +106,16 @@ def test_a_check(site: Site) -> None:
     }  # fmt: skip
     assert dict(answers[2].headers)["Retry-After"] == "30"
     assert dict(answers[0].headers)["X-RateLimit-Remaining"] == "1"
+
+
+def test_a_repeated_check_is_answered_as_a_new_one() -> None:
+    repeated, new = Site(), Site()
+    descriptors = [{"user": "\u00e9\ud800"}, {"user": "2"}, {"none": "x"}]
+    for count in (1, 2, 3):
+        body = json.dumps({"descriptors": descriptors[:count]}).encode()
+        for n in range(1, 5):
+            kept, read = repeated.ask("/v1/check", body), new.ask("/v1/check", body + b" " * n)
+            assert (kept.status, kept.body, kept.headers) == (read.status, read.body, read.headers)
 
 
 def test_the_domain_may_be_left_out_and_descriptors_written_in_three_ways(site: Site) -> None:
@@ -220,11 +232,15 @@ def test_many_at_once(site: Site) -> None:
         ({"descriptors": [[["user"]]]}, r"descriptors\[0\]: .*pair"),
         ({"descriptors": [{"user": "1"}], "hits": "1"}, "hits is a whole number"),
         ({"descriptors": [{"user": "1"}], "hits": 2**40}, "hits is a whole number"),
-        ({"descriptors": [{"user": "1"}], "hit": 1}, "unknown: hit"),
+        ({"descriptors": [{"user": "1"}], "hit": 1}, r"unknown: hit \(did you mean 'hits'\?\)"),
+        ({"descriptor": [{"user": "1"}]}, r"unknown: descriptor \(did you mean 'descriptors'\?\)"),
+        ({"descriptors": {"user": "1"}}, r'descriptors is a list .*, such as \[\{"user": "42"\}\]'),
+        ({"descriptors": ["user=1"]}, r'is an object of texts, such as \{"user": "42"\}'),
+        ({"descriptors": [{"user": 42}]}, "are texts, not .*: write '42'"),
         ({"descriptors": [{"user": "1"}], "domain": 7}, "domain is a non-empty text"),
         ({"descriptors": [{"pairs": {"a": "b"}, "limit": "1/fortnight"}]}, "fortnight"),
         ({"descriptors": [{"pairs": {"a": "b"}, "limit": 7}]}, "limit is a text"),
-        ({"descriptors": [{"pairs": {"a": "b"}, "x": 7}]}, "unknown: x"),
+        ({"descriptors": [{"pairs": {"a": "b"}, "x": 7}]}, "unknown: x$"),
         ({"checks": []}, "checks is a list of 1 to 1000"),
         ({"checks": [{"descriptors": [{"user": "1"}]}, 7]}, r"checks\[1\]: a check is an object"),
     ],
@@ -238,10 +254,86 @@ def test_what_is_wrong_is_said_and_nothing_is_counted(site: Site, body: Any, mes
     assert json.loads(site.ask("/v1/check", look).body)["statuses"][0]["remaining"] == 2
 
 
+def test_a_path_that_is_nearly_right(site: Site) -> None:
+    error = json.loads(site.ask("/check", {}).body)["error"]
+    assert error == "nothing at /check (did you mean '/v1/check'?)"
+    assert json.loads(site.ask("/" + "x" * 50, {}).body)["error"] == "nothing at /" + "x" * 50
+
+
 def test_an_unknown_domain_has_no_rules(site: Site) -> None:
     answer = site.ask("/v1/check", {"domain": "other", "descriptors": [{"user": "1"}]})
     assert answer.status == 200
     assert json.loads(answer.body)["statuses"][0]["reason"] == "unmatched"
+
+
+def test_an_unknown_domain_is_told_to_the_caller_and_logged_once(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    warning = (
+        "no rule has the domain 'apl' (did you mean 'api'?), so nothing is limited; there are: api"
+    )
+    one = {"domain": "apl", "descriptors": [{"user": "1"}]}
+    for _ in range(3):
+        assert json.loads(site.ask("/v1/check", one).body)["warning"] == warning
+    several = site.ask("/v1/check", {"checks": [one, {**one, "domain": "api"}, one]})
+    results = json.loads(several.body)["results"]
+    assert [each.get("warning") for each in results] == [warning, None, warning]
+    assert [record.message for record in caplog.records] == [warning]
+    for number in range(100):  # any client can name any number of domains
+        site.ask("/v1/check", {**one, "domain": f"x{number}"})
+    assert len(caplog.records) == 20
+
+
+def test_envoys_service_also_logs_an_unknown_domain(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = [{"key": "user", "value": "1"}]
+    for _ in range(2):
+        answer = site.ask("/json", {"domain": "apl", "descriptors": [{"entries": entries}]})
+        assert answer.status == 200
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_descriptor_in_envoys_form(site: Site) -> None:
+    entry = {"key": "user", "value": "9"}
+    forms: list[Any] = [{"entries": [entry]}, [entry], {"entries": [entry], "hits": 1}]
+    statuses = []
+    for form in forms:
+        answer = site.ask("/v1/check", {"descriptors": [form]})
+        statuses.append((answer.status, json.loads(answer.body)["statuses"][0]["descriptor"]))
+    assert statuses == [(200, [["user", "9"]]), (200, [["user", "9"]]), (429, [["user", "9"]])]
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "message"),
+    [
+        ({"key": "user", "value": "42"},
+         'descriptors[0]: write {"user": "42"}, or Envoy\'s form {"entries": [{"key": "user",'
+         ' "value": "42"}]}; if there are dimensions of the names key and value, [["key", "user"],'
+         ' ["value", "42"]]'),
+        ({"entries": [{"name": "user"}]},
+         'descriptors[0]: an entry is an object {"key": "user", "value": "42"}'),
+        ({"entries": [{"key": "user", "value": 42}]},
+         "descriptors[0]: a descriptor's key and value are texts, not ('user', 42): write '42'"),
+        ({"entries": [], "limit": {"unit": "MINUTE"}},
+         "descriptors[0]: limit is a text such as '100/minute'; Envoy's messages are sent to POST"
+         " /json"),
+    ],
+)  # fmt: skip
+def test_forms_that_could_limit_nothing_say_what_to_write(
+    site: Site, descriptor: Any, message: str
+) -> None:
+    answer = site.ask("/v1/check", {"descriptors": [descriptor]})
+    assert (answer.status, json.loads(answer.body)["error"]) == (400, message)
+
+
+def test_dimensions_called_key_and_value_are_written_as_pairs(site: Site) -> None:
+    for form in ([["key", "a"], ["value", "b"]], {"pairs": [["key", "a"], ["value", "b"]]}):
+        answer = site.ask("/v1/check", {"descriptors": [form]})
+        assert json.loads(answer.body)["statuses"][0]["descriptor"] == [
+            ["key", "a"],
+            ["value", "b"],
+        ]
 
 
 # Forward auth --------------------------------------------------------------------------------
@@ -341,6 +433,49 @@ def test_an_operator_denies_what_no_rule_is_about(site: Site) -> None:
     assert [site.ask("/v1/auth", x_who=who).status for who in ("ann", "eve")] == [200, 403]
 
 
+IP = "domain: login\ndescriptors: [{key: ip, limits: 1/hour}]"
+
+
+def test_ip_is_the_address_of_the_client_and_ipv6_counts_by_network() -> None:
+    site = Site()
+    site.service.gate.replace(IP)
+    addresses = ["203.0.113.7", "203.0.113.7", "203.0.113.8", "2001:db8::1", "2001:db8::2"]
+    found = [site.ask("/v1/auth", x_forwarded_for=address).status for address in addresses]
+    assert found == [200, 429, 200, 200, 429]
+    # Other callers send their own pairs: these two keys have nothing to do with each other.
+    check = {"descriptors": [{"ip": "192.0.2.1"}]}
+    assert [site.ask("/v1/check", check).status for _ in range(2)] == [200, 429]
+    other = {"descriptors": [{"remote_address": "192.0.2.1"}]}
+    assert [site.ask("/v1/check", other).status for _ in range(3)] == [200] * 3
+
+
+def test_rules_that_cannot_match_are_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    gate = AsyncGate.from_rules(IP.replace("key: ip", "key: user"))
+    assert isinstance(gate, AsyncGate)
+    recorder = Recorder()
+    recorder.follow(gate)
+    site = Site()
+    service = Service(gate, observer=recorder)
+    site.routes = http_api(service, site.health, Trust(["127.0.0.0/8"]))
+    assert [site.ask("/v1/auth").status for _ in range(8)] == [200] * 8
+    (record,) = caplog.records
+    assert "nobody says what 'user' is of a request" in record.getMessage()
+    assert "--dimension user=header:NAME" in record.getMessage()
+    unmatched = recorder.snapshot().get("penstock_without_rule_total", "login", "unmatched")
+    assert unmatched == 8
+
+
+def test_a_dimension_that_the_proxy_sends_in_a_header() -> None:
+    gate = AsyncGate.from_rules(IP.replace("key: ip", "key: user"))
+    assert isinstance(gate, AsyncGate)
+    site = Site()
+    dimensions = parse_dimensions(["user=header:x-user"])
+    trust = Trust(["127.0.0.0/8"])
+    site.routes = http_api(Service(gate), site.health, trust, dimensions=dimensions)
+    found = [site.ask("/v1/auth", x_user=name).status for name in ("ann", "ann", "bob")]
+    assert found == [200, 429, 200]
+
+
 def test_wrong_questions(site: Site) -> None:
     assert site.ask("/v1/auth?domain=none").status == 400
     assert site.ask("/v1/auth?refuse=200").status == 400
@@ -364,6 +499,19 @@ def test_envoys_json(site: Site) -> None:
     assert json.loads(answers[2].body)["overallCode"] == "OVER_LIMIT"
     assert site.ask("/json", {"domain": ""}).status == 400
     assert site.ask("/json", b"{").status == 400
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_envoys_json_by_any_method(site: Site, method: str) -> None:
+    request = HttpRequest("127.0.0.1")
+    request.method, request.path = method, "/json"
+    request.body = (
+        b'{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "g"}]}]}'
+    )
+    answer = site.routes(request)
+    if not isinstance(answer, HttpResponse):
+        answer = asyncio.run(_awaited(answer))
+    assert answer.status == 200
 
 
 def test_the_document_has_every_path_and_is_valid(site: Site) -> None:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from inspect import isawaitable
 
+from penstock import switch
 from penstock.breaker import CircuitBreaker
-from penstock.integrations.asgi.client import WatchedClient
-from penstock.integrations.asgi.raised import ErrorAnswers
-from penstock.integrations.asgi.request import (
-    App,
-    AsgiRequest,
-    Message,
-    Receive,
-    Scope,
-    Send,
-    send_answer,
-)
+from penstock.integrations.asgi.disconnects import WatchedClient
+from penstock.integrations.asgi.headers import LimitFields
+from penstock.integrations.asgi.request import AsgiRequest, send_answer
+from penstock.integrations.asgi.types import App, Message, Receive, Scope, Send
+from penstock.integrations.deciding.breaker_call import BreakerCall
+from penstock.integrations.deciding.error_responses import circuit_open
 from penstock.integrations.deciding.exempt import as_exempt
-from penstock.integrations.deciding.raised import REFUSED, circuit_open
 from penstock.integrations.deciding.request import Request
+from penstock.integrations.deciding.waiting import finish_async, value
 
 
 class BreakerMiddleware:
@@ -29,6 +24,7 @@ class BreakerMiddleware:
 
     A request failed if the application raised, or answered 5xx, unless its client had left
     before. ``exempt`` are paths that neither count nor are refused, such as ``"/health"``.
+    With ``enabled=False`` the breaker is neither asked nor told.
     """
 
     def __init__(
@@ -37,29 +33,29 @@ class BreakerMiddleware:
         breaker: CircuitBreaker,
         *,
         exempt: Iterable[str] | Callable[[Request], bool | Awaitable[bool]] = (),
+        enabled: bool | None = None,
     ) -> None:
         if not isinstance(breaker, CircuitBreaker):
             raise TypeError(f"breaker is a CircuitBreaker, not {breaker!r:.100}")
-        self._app = ErrorAnswers(app)
+        self._app = LimitFields(app)
         self._breaker = breaker
+        self._enabled = switch.is_enabled(enabled)
         self._exempt = as_exempt(exempt)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or not self._enabled or switch.off:
             return await self._app(scope, receive, send)
         request = AsgiRequest(scope)
-        if self._exempt is not None:
-            exempt = self._exempt(request)
-            if await exempt if isawaitable(exempt) else exempt:
-                return await self._app(scope, receive, send)
-        breaker = self._breaker
-        permit = breaker.allows()
+        if self._exempt is not None and await finish_async(value(self._exempt(request))):
+            return await self._app(scope, receive, send)
+        permit = self._breaker.allows()
         if permit is None:
-            answer = circuit_open(breaker.retry_after, request.header("accept") or "")
+            answer = circuit_open(self._breaker.retry_after, request.header("accept") or "")
             return await send_answer(answer, scope, send)
+        call = BreakerCall(self._breaker, permit)
         client = WatchedClient(receive)
-        status = 500  # until it says otherwise
-        abandoned: bool | None = None  # nobody knows before the response begins
+        status = 500  # until the response begins
+        abandoned: bool | None = None  # unknown until the response begins
 
         async def watch(message: Message) -> None:
             nonlocal status, abandoned
@@ -67,28 +63,17 @@ class BreakerMiddleware:
                 status, abandoned = message["status"], client.absent
             try:
                 await send(message)
-            except OSError:  # so says a server whose client has left
+            except OSError:  # raised by servers whose client has left
                 abandoned = True
                 raise
 
         try:
             await self._app(scope, client, watch)
-        except REFUSED:  # it did not fail: the client came too often
-            breaker.succeeded(permit)
-            raise
         except Exception as error:
-            if client.absent if abandoned is None else abandoned:
-                breaker.gave_up(permit)
-            else:
-                breaker.failed(permit, f"{type(error).__name__}: {error}"[:200])
+            call.raised(error, client.absent if abandoned is None else abandoned)
             raise
         except BaseException:  # cancelled: that says nothing about the application
-            breaker.gave_up(permit)
+            call.gave_up()
             raise
-        if status < 500:
-            breaker.succeeded(permit)
-        elif client.absent if abandoned is None else abandoned:
-            breaker.gave_up(permit)
-        else:
-            breaker.failed(permit, f"it answered {status}")
+        call.answered(status, client.absent if abandoned is None else abandoned)
         return None

@@ -1,4 +1,4 @@
-"""ConcurrencyMiddleware: so many requests at once, for any ASGI application."""
+"""ConcurrencyMiddleware: limits how many requests run at once, for any ASGI application."""
 
 from __future__ import annotations
 
@@ -7,31 +7,21 @@ from typing import Unpack
 
 from penstock.concurrency import AsyncConcurrencyLimiter, Size
 from penstock.errors import NoSlot
-from penstock.integrations.asgi.raised import ErrorAnswers
-from penstock.integrations.asgi.request import (
-    App,
-    AsgiRequest,
-    Message,
-    Receive,
-    Scope,
-    Send,
-    send_answer,
-)
+from penstock.integrations.asgi.headers import LimitFields
+from penstock.integrations.asgi.request import AsgiRequest, send_answer
+from penstock.integrations.asgi.types import App, Message, Receive, Scope, Send
 from penstock.integrations.deciding.options import SlotOptions, check_options
-from penstock.integrations.deciding.slots import Slots
-
-# What a server says that is itself waiting for too much: a size that adapts counts it.
-OVERLOADED = (503, 504)
+from penstock.integrations.deciding.slots import OVERLOADED, Slots, as_limiter
 
 
 class ConcurrencyMiddleware:
-    """At most ``limit`` requests run at once; more wait in a line, or are refused.
+    """At most ``limit`` requests run at once; more wait in a queue, or are refused.
 
     ``app.add_middleware(ConcurrencyMiddleware, limit=100, waiting=50, timeout=5)``
 
     ``limit`` is a number, a `Size` that adapts, or an `AsyncConcurrencyLimiter`; ``waiting``
-    is the length of the line. Takes all that `Slots` does. A request holds its slot until its
-    response is sent to the end. Websockets take none, as they last.
+    is the length of the queue. Takes the options of `Slots`. A request holds its slot until
+    its response is sent to the end. Websockets take none, as they last.
     """
 
     def __init__(
@@ -42,13 +32,8 @@ class ConcurrencyMiddleware:
         waiting: int | None = None,
         **options: Unpack[SlotOptions],
     ) -> None:
-        self._app = ErrorAnswers(app)
-        if isinstance(limit, AsyncConcurrencyLimiter):
-            if waiting is not None:
-                raise TypeError("waiting is the limiter's own")
-            self._limiter = limit
-        else:
-            self._limiter = AsyncConcurrencyLimiter(limit, waiting=waiting or 0)
+        self._app = LimitFields(app)
+        self._limiter = as_limiter(AsyncConcurrencyLimiter, limit, waiting)
         check_options("ConcurrencyMiddleware", options, SlotOptions, "limit", "waiting")
         self._slots = Slots(**options)
 
@@ -59,8 +44,7 @@ class ConcurrencyMiddleware:
         needed = await self._slots.needed_async(request)
         if needed is None:
             return await self._app(scope, receive, send)
-        key, priority, by = needed
-        slot = self._limiter.slot(key, priority=priority, by=by, timeout=self._slots.timeout)
+        slot = self._limiter.slot(**needed)
         async with AsyncExitStack() as stack:
             try:
                 hold = await stack.enter_async_context(slot)

@@ -1,19 +1,15 @@
-"""An ASGI scope as a `Request`, and what is sent from it."""
+"""An ASGI scope as a `Request`, and how a response is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from collections.abc import Iterable
 
-from penstock.integrations.deciding.http import Answer, Header
+from penstock.integrations.asgi.route import route_of
+from penstock.integrations.asgi.types import Receive, Scope, Send
 from penstock.integrations.deciding.identity import NOBODY_TRUSTED
+from penstock.integrations.deciding.refusals import Deferred
 from penstock.integrations.deciding.request import Request, identity_of
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from penstock.integrations.deciding.responses import Answer, Header
 
 
 class AsgiRequest(Request):
@@ -57,21 +53,40 @@ class AsgiRequest(Request):
 
     @property
     def user(self) -> str | None:
-        return identity_of(self.native.get("user"))
+        """Of Starlette's ``AuthenticationMiddleware``, or ``request.state.user``."""
+        scope = self.native
+        user, state = identity_of(scope.get("user")), scope.get("state")
+        if user is None and isinstance(state, dict):
+            return identity_of(state.get("user"))
+        return user
 
     @property
     def route(self) -> str | None:
-        from penstock.integrations.asgi.route import route_of
-
         return route_of(self.native)
 
 
-# A dozen names, again and again: made ready once.
+async def read_request(request: AsgiRequest, longest: int, receive: Receive) -> Deferred | None:
+    """The whole request; None if its body is longer, or the client left."""
+    scope: Scope = request.native
+    body = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        if message["type"] != "http.request" or len(body) > longest:
+            return None
+        more = message.get("more_body", False)
+    headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]]
+    query = scope.get("query_string", b"").decode("latin-1")
+    return Deferred(request.method, request.path, query, headers, bytes(body), request.client)
+
+
+# There are about a dozen names: each is encoded once.
 _NAMES: dict[str, bytes] = {}
 
 
 def encoded(headers: Iterable[Header]) -> list[tuple[bytes, bytes]]:
-    """As ASGI wants them: bytes, names in lower case."""
+    """In the form of ASGI: bytes, names in lower case."""
     return [(_NAMES.get(n) or _encoded_name(n), v.encode("latin-1")) for n, v in headers]
 
 
@@ -81,7 +96,7 @@ def _encoded_name(name: str) -> bytes:
 
 
 async def send_answer(answer: Answer, scope: Scope, send: Send) -> None:
-    """The whole answer; to HEAD, without its body."""
+    """The whole response; without its body if the request was a HEAD."""
     headers = encoded(answer.headers)
     headers.append((b"content-length", str(len(answer.body)).encode()))
     kind = "http.response" if scope["type"] == "http" else "websocket.http.response"

@@ -1,7 +1,7 @@
-"""Checkpoint: one request, from who asks to whether it may go ahead. Knows no framework.
+"""Checkpoint: whether a request may go ahead. Knows no framework.
 
-`Checkpoint.flow` is written once for threads and coroutines: a generator that yields only
-what has to be awaited. With plain functions and a store in memory it never yields.
+`Checkpoint.flow` is written once for threads and coroutines: a generator that yields what has
+to be awaited. With plain functions and a store in memory it never yields.
 
 ``R`` is the request: `Request` for HTTP, a `Call` for gRPC.
 """
@@ -13,10 +13,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar
 
+from penstock import switch
 from penstock.errors import StoreError
 from penstock.events import Hook, Hooks, Refused
-from penstock.integrations.deciding.deciders import CLOSED, OPEN, ByGate, ByLimits
-from penstock.integrations.deciding.outcome import Outcome, Unclear, Undecided, fails_closed
+from penstock.integrations.deciding.deciders import CLOSED, OPEN, ByGate, ByLimits, fails_closed
+from penstock.integrations.deciding.key_limits import ByKeys
+from penstock.integrations.deciding.outcome import Outcome, Unclear, Undecided
 from penstock.integrations.deciding.paths import AmbiguousPath
 from penstock.integrations.deciding.waiting import Flow, finish, finish_async
 from penstock.stores.base import check_cost
@@ -27,19 +29,22 @@ R = TypeVar("R")
 
 
 class Checkpoint(Generic[R]):
-    """A decider, and what is true of every request whoever decides.
+    """A decider, and the options that limits and gates have in common.
 
-    - ``cost``: units, or a function of the request
-    - ``exempt``: a function of the request; what is exempt is not counted, and deny lists
-      apply to it all the same
-    - ``shadow``: decide and tell, and refuse nobody
-    - ``on_failure``: when the store cannot be asked: ``"open"``, or ``"closed"``
-    - ``hook``: called with a `Refused` of ``source`` for everyone who is refused, or would be
+    - ``cost``: units, or a function of the request; a request that costs 0 passes uncounted
+    - ``exempt``: a function of the request; exempt requests are not counted, but deny lists
+      still apply
+    - ``shadow``: decide and report, but refuse no request
+    - ``on_failure``: if the store is not available: ``"open"``, or ``"closed"``
+    - ``hook``: called with a `Refused` of ``source`` for every request that is refused, or
+      would be
+    - ``enabled``: False: nothing is decided, and every request passes; None: as
+      ``PENSTOCK_ENABLED`` says
     """
 
     def __init__(
         self,
-        decider: ByLimits[R] | ByGate[R],
+        decider: ByLimits[R] | ByKeys[R] | ByGate[R],
         *,
         asynchronous: bool,
         cost: int | Callable[[R], int | Awaitable[int]],
@@ -48,8 +53,10 @@ class Checkpoint(Generic[R]):
         on_failure: str | None,
         hook: Hook | None,
         source: str,
+        enabled: bool | None,
     ) -> None:
         self.asynchronous = asynchronous
+        self.enabled = switch.is_enabled(enabled)
         self._decider = decider
         self._cost = cost if callable(cost) else check_cost(cost)
         self._exempt = exempt
@@ -61,18 +68,17 @@ class Checkpoint(Generic[R]):
         self._source = source
 
     def check(self, request: R) -> Outcome | None:
-        """For threads. None: nobody counts this request."""
+        """For threads. None: the request is not counted."""
         return finish(self.flow(request))
 
     def check_async(self, request: R) -> Coroutine[Any, Any, Outcome | None]:
-        """For coroutines. None: nobody counts this request."""
+        """For coroutines. None: the request is not counted."""
         return finish_async(self.flow(request))
 
-    def flow(self, request: R) -> Flow[Outcome | None]:
+    def flow(self, request: R, exempt: Any = False) -> Flow[Outcome | None]:
         """Yields what has to be awaited; returns the outcome."""
-        return self._flow(request)
-
-    def _flow(self, request: R, exempt: Any = False) -> Flow[Outcome | None]:
+        if not self.enabled or switch.off:
+            return None
         if self._exempt is not None and not exempt:
             exempt = self._exempt(request)
             if type(exempt) is not bool and isawaitable(exempt):
@@ -81,14 +87,16 @@ class Checkpoint(Generic[R]):
         try:
             if exempt:  # not counted, but it may be on a deny list
                 outcome = yield from self._decider.denial(request)
+            elif callable(self._cost):
+                cost: Any = self._cost(request)
+                if type(cost) is not int and isawaitable(cost):
+                    cost = yield cost
+                if type(cost) is int and cost == 0:  # free
+                    outcome = yield from self._decider.denial(request)
+                else:
+                    outcome = yield from self._decider.decide(request, check_cost(cost))
             else:
-                cost: Any = self._cost
-                if callable(cost):
-                    cost = cost(request)
-                    if type(cost) is not int and isawaitable(cost):
-                        cost = yield cost
-                    cost = check_cost(cost)
-                outcome = yield from self._decider.decide(request, cost)
+                outcome = yield from self._decider.decide(request, self._cost)
         except StoreError as error:
             outcome = self._failed(error)
         except AmbiguousPath as error:
@@ -107,8 +115,12 @@ class Checkpoint(Generic[R]):
             self._hooks.emit(Refused(self._source, outcome.key, outcome.shadow))
         outcome.allowed = self._shadow
 
+    def reset(self) -> None:
+        """Forget all counts of its store, also those of other limits that use this store."""
+        self._decider.store.clear()
+
     def close(self) -> None:
-        """Stop watching the file of rules, if it does."""
+        """Stop watching the file of rules."""
         self._decider.close()
 
 
@@ -119,7 +131,7 @@ def check_on_failure(on_failure: str | None) -> str | None:
 
 
 def yes_or_no(value: Any, name: str) -> bool:
-    """The text of an environment variable is true, also if it says ``"false"``."""
+    """Not a text: that of an environment variable is true even if it is ``"false"``."""
     if type(value) is not bool:
         raise TypeError(f"{name} is True or False, not {value!r:.100}")
     return value

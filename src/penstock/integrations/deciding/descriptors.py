@@ -1,8 +1,8 @@
-"""From a request to the descriptors that rules are asked about.
+"""From a request to its descriptors, which rules match.
 
-The rules say what they want to know: every way from the top of a domain to a rule is a
-sequence of keys, its *shape*. A request is asked about once for each shape for which it has
-all the values::
+The rules determine which descriptors: every path from the top of a domain to a rule is a
+sequence of keys, its *shape*. A request has a descriptor for each shape of which it has all
+values::
 
     descriptors:                          shapes
       - key: remote_address               (remote_address,)
@@ -11,7 +11,7 @@ all the values::
         descriptors:
           - key: remote_address           (path, remote_address)
 
-Where a key's value comes from is a *dimension*: a function of the request, by the key's name.
+The value of a key comes from a *dimension*: a function of the request, by the key's name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 from penstock.async_gate import AnyGate
 from penstock.errors import RulesError
 from penstock.integrations.deciding.paths import AmbiguousPath, AmbiguousText
-from penstock.integrations.deciding.waiting import Flow, finish, finish_async
+from penstock.integrations.deciding.waiting import Flow, finish
 from penstock.rules.deciding.compiled import Compiled
 from penstock.rules.deciding.verdict import Descriptor
 from penstock.rules.model import Domain, Step
@@ -38,14 +38,18 @@ Dimension = Callable[[R], Value | Awaitable[Value]]
 Family = Callable[[str], Dimension[R] | None]
 
 ADDRESS = "remote_address"
+# Other names of dimensions, unless a dimension has that name.
+ALIASES = {"ip": ADDRESS}
+# All names of the client's address.
+ADDRESSES = (ADDRESS, *ALIASES)
 
 
 class Descriptors(Generic[R]):
     """Makes the descriptors of a request, for the rules that are in force.
 
-    A key without a dimension is an error now; after a reload it is a line in the log, and
-    the rules that want it do not apply. So it is from the start if it is not ``strict``, and
-    then without a word: rules may be for others, too.
+    A key without a dimension is an error at the start. After a reload, it is logged, and rules
+    with that key do not apply. If not ``strict``, the same happens at the start: such rules may be
+    for other callers.
     """
 
     def __init__(
@@ -60,29 +64,26 @@ class Descriptors(Generic[R]):
         self._dimensions = {name: as_dimension(name, how) for name, how in dimensions.items()}
         self._family = family
         self._domain = domain
-        self._strict = strict
-        # The rules that were looked at, their shapes, and the dimensions that these need.
+        # The rules, their shapes, and the dimensions for these.
         self._ready: tuple[Compiled, list[tuple[str, ...]], dict[str, Dimension[R]]]
         problems = self._prepare(gate.compiled)
         if problems and strict:
             raise RulesError(problems)
+        for problem in problems:
+            logger.warning("%s", problem)
 
     def of(self, request: R) -> list[Descriptor]:
-        """For threads, whose dimensions cannot be awaited."""
+        """For threads. Dimensions cannot be awaited."""
         return finish(self.flow(request))
-
-    async def of_async(self, request: R) -> list[Descriptor]:
-        """For coroutines: dimensions may be coroutine functions."""
-        return await finish_async(self.flow(request))
 
     def flow(self, request: R) -> Flow[list[Descriptor]]:
         """Yields what has to be awaited."""
-        _, shapes, wanted = self._current()
+        _, shapes, dimensions = self._current()
         if not self._gate.switches.calm:
-            shapes, wanted = self._with_lists(shapes, wanted)
+            shapes, dimensions = self._with_lists(shapes, dimensions)
         values: dict[str, str] = {}
         unclear: tuple[str, AmbiguousText] | None = None
-        for name, dimension in wanted.items():
+        for name, dimension in dimensions.items():
             value = dimension(request)
             if value is not None and type(value) is not str and isawaitable(value):
                 value = yield value
@@ -90,21 +91,21 @@ class Descriptors(Generic[R]):
                 values[name] = str(value)
                 if isinstance(value, AmbiguousText):
                     unclear = name, value
-        descriptors = _made(shapes, values)
+        descriptors = _descriptors(shapes, values)
         if unclear is not None and self._gate.enforces:
             self._check_readings(*unclear, shapes, values, descriptors)
         return descriptors
 
     def _with_lists(
-        self, shapes: list[tuple[str, ...]], wanted: dict[str, Dimension[R]]
+        self, shapes: list[tuple[str, ...]], dimensions: dict[str, Dimension[R]]
     ) -> tuple[list[tuple[str, ...]], dict[str, Dimension[R]]]:
-        """Also what the operator's lists are about, whether or not a rule is."""
+        """Add the keys of the operator's lists, whether or not a rule has them."""
         state = self._gate.switches.state()
         keys = dict.fromkeys([*state.deny_lists, *state.allow_lists])
         missing = [key for key in keys if (key,) not in shapes]
-        wanted = dict(wanted)
-        more = [(key,) for key in missing if self._dimension(key, wanted) is not None]
-        return [*shapes, *more], wanted
+        dimensions = dict(dimensions)
+        more = [(key,) for key in missing if self._dimension(key, dimensions) is not None]
+        return [*shapes, *more], dimensions
 
     def _check_readings(
         self,
@@ -114,37 +115,41 @@ class Descriptors(Generic[R]):
         values: dict[str, str],
         descriptors: list[Descriptor],
     ) -> None:
-        """Whether the rules would decide alike, however the server reads the path."""
+        """Check that the rules decide alike, however the server reads the path."""
         if path.problem:
             raise AmbiguousPath(f"the path has {path.problem}: servers disagree on what it means")
         for reading in path.others:
-            other = _made(shapes, {**values, name: reading})
+            other = _descriptors(shapes, {**values, name: reading})
             if not self._gate.treats_alike(descriptors, other, domain=self._domain):
                 raise AmbiguousPath(
                     f"the path can be read as {reading!r:.100} and as {str(path)!r:.100}, which "
                     "have different rules: send one that is only the one or the other"
                 )
 
+    def in_force(self) -> tuple[list[tuple[str, ...]], dict[str, Dimension[R]]]:
+        """The shapes of the rules in force, and the dimensions that these need."""
+        _, shapes, dimensions = self._current()
+        return shapes, dimensions
+
     @property
     def denies(self) -> bool:
-        """Whether there is any deny list to be on."""
+        """Whether there is any deny list."""
         self._current()
         return self._denies or self._gate.switches.denies
 
     def _current(self) -> tuple[Compiled, list[tuple[str, ...]], dict[str, Dimension[R]]]:
-        """What the rules in force want to know: they may have changed."""
+        """The shapes and dimensions of the rules in force, which may have changed."""
         compiled = self._gate.compiled
         if compiled is not self._ready[0]:
             for problem in self._prepare(compiled):
-                if self._strict:
-                    logger.warning("%s", problem)
+                logger.warning("%s", problem)
         return self._ready
 
     def _prepare(self, compiled: Compiled) -> list[str]:
-        """Find out what these rules want to know; returns what nobody can tell them."""
+        """Find the shapes of these rules and their dimensions; returns the problems."""
         problems: list[str] = []
         shapes: list[tuple[str, ...]] = []
-        wanted: dict[str, Dimension[R]] = {}
+        dimensions: dict[str, Dimension[R]] = {}
         self._denies = False
         try:
             domain = self._of_domain(compiled)
@@ -152,24 +157,25 @@ class Descriptors(Generic[R]):
         except RulesError as error:
             problems, places = [str(error)], {}
         for shape, place in places.items():
-            missing = [key for key in shape if self._dimension(key, wanted) is None]
+            missing = [key for key in shape if self._dimension(key, dimensions) is None]
             for key in missing:
-                known = ", ".join(sorted(self._dimensions))
+                known = ", ".join(sorted({*self._dimensions, *ALIASES}))
                 problems.append(
                     f"{place}: nobody says what {key!r} is of a request; known are {known}: "
-                    f"give it as dimensions={{{key!r}: function}}"
+                    f"in Python, give dimensions={{{key!r}: function}}; on the command line, give"
+                    f" --dimension {key}=header:NAME, if a trusted proxy sets such a header"
                 )
             if not missing:
                 shapes.append(shape)
-        self._ready = (compiled, shapes, wanted)
+        self._ready = (compiled, shapes, dimensions)
         return problems
 
-    def _dimension(self, key: str, wanted: dict[str, Dimension[R]]) -> Dimension[R] | None:
-        dimension = self._dimensions.get(key)
+    def _dimension(self, key: str, dimensions: dict[str, Dimension[R]]) -> Dimension[R] | None:
+        dimension = self._dimensions.get(key) or self._dimensions.get(ALIASES.get(key, key))
         if dimension is None and self._family is not None:
             dimension = self._family(key)
         if dimension is not None:
-            wanted[key] = dimension
+            dimensions[key] = dimension
         return dimension
 
     def _of_domain(self, compiled: Compiled) -> Domain:
@@ -186,7 +192,7 @@ class Descriptors(Generic[R]):
 
 
 def shapes_of(domain: Domain) -> dict[tuple[str, ...], str]:
-    """Every sequence of keys that leads to a rule or a list, and where one stands."""
+    """Every sequence of keys that leads to a rule or a list, with its place in the file."""
     shapes: dict[tuple[str, ...], str] = {}
     for shape, step in _steps(domain.steps, ()):
         if step.rule is not None or step.deny is not None:
@@ -201,7 +207,7 @@ def denies(domain: Domain) -> bool:
     return bool(domain.deny) or any(step.deny is not None for _, step in _steps(domain.steps, ()))
 
 
-def _made(shapes: list[tuple[str, ...]], values: Mapping[str, str]) -> list[Descriptor]:
+def _descriptors(shapes: list[tuple[str, ...]], values: Mapping[str, str]) -> list[Descriptor]:
     return [
         Descriptor(tuple([(key, values[key]) for key in shape]))
         for shape in shapes
@@ -219,7 +225,7 @@ def _steps(
 
 
 def as_dimension(name: object, how: Dimension[R] | str) -> Dimension[R]:
-    """A function of the request; a text stands for itself."""
+    """A function of the request; a text is a fixed value."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"a dimension's name is a non-empty str, not {name!r:.100}")
     if isinstance(how, str):

@@ -1,6 +1,7 @@
-"""What rules can be counted by: the dimensions of an HTTP request, by the names of their keys.
+"""The keys that rules can use: the dimensions of an HTTP request, by name.
 
-``header:NAME`` and ``cookie:NAME`` are dimensions, too, for every name.
+``header:NAME`` and ``cookie:NAME`` are dimensions for every name, and ``ip`` is another name of
+``remote_address``.
 """
 
 from __future__ import annotations
@@ -21,17 +22,21 @@ DIMENSIONS: Mapping[str, Dimension[Request]] = {
     # As in `by_api_key`: neither stored nor logged.
     "api_key": lambda request: hashed(request.first("x-api-key")),
 }
+# For a proxy, which knows neither the users nor the routes of the application.
+PROXY_DIMENSIONS: Mapping[str, Dimension[Request]] = {
+    name: dimension for name, dimension in DIMENSIONS.items() if name not in ("user", "route")
+}
 
 
 def family(name: str) -> Dimension[Request] | None:
     """A dimension with its argument in its name."""
     kind, _, argument = name.partition(":")
-    wanted = argument.strip()
-    if not wanted:
+    argument = argument.strip()
+    if not argument:
         return None
     if kind == "header":
-        lower = wanted.lower()
+        lower = argument.lower()
         return lambda request: request.first(lower)
     if kind == "cookie":
-        return lambda request: hashed(request.cookies.get(wanted))
+        return lambda request: hashed(request.cookies.get(argument))
     return None

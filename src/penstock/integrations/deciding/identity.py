@@ -1,16 +1,16 @@
-"""Who is asking: the address of a client behind proxies. A matter of security.
+"""The address of a client behind proxies. This is a matter of security.
 
-The peer of the connection is the client, unless proxies are named as trusted. Then the
-addresses in ``X-Forwarded-For`` (or ``Forwarded``) are read **from the right**, as each proxy
-adds the one that it saw at the end::
+The peer of the connection is the client, unless there are trusted proxies. Then the addresses
+in ``X-Forwarded-For`` (or ``Forwarded``) are read **from the right**, as each proxy appends the
+address of its own peer::
 
     X-Forwarded-For: 6.6.6.6, 203.0.113.7, 10.0.0.2     peer: 10.0.0.1
                      forged   client       proxy              proxy
                               ^ the first from the right that is not a trusted proxy
 
-What is left of the client is whatever it chose to send, and is never looked at. Something
-that is no address ends the walk: the client is then the last proxy that is known, so that
-rubbish shares one limit and escapes none.
+Everything to the left of the client was sent by the client, and is ignored. An entry that is
+not an address ends the walk. The client is then the last proxy that is known, so that requests
+with invalid entries share one limit.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _IPV6_PORT = re.compile(r"\[([^\]]*)\](?::[0-9]{1,5})?")
 
 
 class Trust:
-    """Which proxies are believed.
+    """Which proxies are trusted.
 
     ``trusted``: their networks in CIDR notation, and ``"unix"`` for a Unix socket. Or
     ``hops``: how many proxies each request passes, whatever their addresses.
-    ``header``: the one that they write: ``"x-forwarded-for"`` or ``"forwarded"``; only one,
-    as a proxy that writes one passes a forged other on.
+    ``header``: the one that they write: ``"x-forwarded-for"`` or ``"forwarded"``. Only one, as a
+    proxy that writes one passes on the other, which may be forged.
     """
 
     __slots__ = ("_header", "_hops", "_networks", "_unix", "nobody")
@@ -64,27 +64,27 @@ class Trust:
         self.nobody = not names and not hops
 
     def trusts(self, peer: str | None) -> bool:
-        """Whether what this peer says about a request is believed."""
+        """Whether the headers of this peer are trusted."""
         if self._hops:
             return True
         return self._unix if peer is None else peer in self._networks
 
     def client(self, peer: str | None, header: Callable[[str], str | None]) -> str | None:
-        """The address of the client; None if the peer has none and nobody vouches for one."""
+        """The address of the client; None if neither the peer nor a trusted header has one."""
         if self.nobody or not self.trusts(peer):
             return peer
-        found = peer
+        client = peer
         text = header(self._header)
         if text is None:
-            return found
+            return client
         for hop, entry in enumerate(self._from_the_right(text), 1):
             address = _address(entry)
             if address is None:
                 break
-            found = address
-            if hop >= (self._hops or MOST_HOPS) or not self.trusts(found):
+            client = address
+            if hop >= (self._hops or MOST_HOPS) or not self.trusts(client):
                 break
-        return found
+        return client
 
     def _from_the_right(self, text: str) -> Iterator[str]:
         return _forwarded(text) if self._header == FORWARDED else _x_forwarded_for(text)
@@ -106,7 +106,7 @@ def check_network(name: object) -> str:
 
 def _address(entry: str) -> str | None:
     """An address with or without a port, as text in one spelling."""
-    if len(entry) > LONGEST:  # what is read is remembered, and this is no address
+    if len(entry) > LONGEST:  # addresses are cached, and this is none
         return None
     match = _IPV6_PORT.fullmatch(entry) or _IPV4_PORT.fullmatch(entry)
     address = as_address(match[1] if match else entry)
@@ -124,8 +124,8 @@ def _x_forwarded_for(text: str) -> Iterator[str]:
 def _forwarded(text: str) -> Iterator[str]:
     """The ``for`` of every element; "" where it is absent or the element is malformed.
 
-    A comma divides if the quotes to its right come in pairs. Those are the proxies' own: a
-    quote that a client leaves open cannot reach over them.
+    A comma is a separator if the number of quotes to its right is even. Those belong to
+    proxies: a quote that a client leaves open does not extend over them.
     """
     end, paired = len(text), True
     hops = 0

@@ -1,38 +1,35 @@
-"""Outcome: what was decided on a request, and how to take it back."""
+"""Outcome: what was decided on a request, and how to give back what was taken for it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from penstock.async_gate import AnyGate
 from penstock.decision import Decision
 from penstock.errors import StoreError
-from penstock.gate import Gate
-from penstock.integrations.deciding.http import NamedDecision
-from penstock.rules.deciding.taken import Taken
+from penstock.flow_steps import CallCounters
+from penstock.integrations.deciding.responses import NamedDecision
+from penstock.rules.deciding.store_calls import Taken
 from penstock.rules.deciding.verdict import DENIED, Descriptor, Status, Verdict
-from penstock.rules.deciding.work import Single as StoreCall
-from penstock.steps import CallCounters, drive, drive_async
-from penstock.stores.base import Counters, Store
-from penstock.undecided import has_lockout, take
+from penstock.stores.base import Counters
 
 logger = logging.getLogger("penstock")
 
-# Counters, and what clients are told that the limit is called.
-Named = Sequence[tuple[str, Counters]]
+# Counters, each with the name of its limit in headers.
+NamedCounters = Sequence[tuple[str, Counters]]
 
 
 class Outcome:
-    """May the request go ahead? Handlers find it where their framework keeps such things.
+    """Whether the request may go ahead. Frameworks hand it to handlers.
 
     - ``allowed``: the answer, also as the truth value
     - ``shadow``: it would have been refused
-    - ``told``: the name and the `Decision` of every limit that was asked
-    - ``key``: what was counted by
-    - ``returned``: what was taken was given back, as the request came to nothing
+    - ``told``: the name and the `Decision` of every limit that was checked
+    - ``key``: the key that was counted
+    - ``returned``: what was taken was given back
     """
 
     __slots__ = ("allowed", "key", "returned", "shadow")
@@ -56,28 +53,98 @@ class Outcome:
         return False
 
     @property
+    def holds_slots(self) -> bool:
+        """Whether the request holds slots of a rule with ``concurrency``."""
+        return False
+
+    @property
     def final(self) -> bool:
-        """Refused for what it is, and not for coming too often: nothing is answered instead."""
+        """Refused for what it is, not for its rate: no fallback and no queue."""
         return self.denied
 
-    def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
-        """Return what was taken, if anything was, once. A coroutine has to await the result.
+    # Each of these returns what has to be awaited, if anything. If the store fails, the hit
+    # stays counted, and the response is sent all the same.
 
-        A store that fails keeps it: the answer to the request is not spoiled for that.
-        """
-        return None
+    def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
+        """Return what was taken, if anything was, once."""
+        return self._settle(self._refunds(), asynchronous, peek=False)
 
     def withdraw(self, asynchronous: bool) -> Awaitable[Any] | None:
-        """`give_back`, as another limit has refused the request; ``told`` is as it is then."""
-        return None
+        """`give_back` because another limit refused; ``told`` is updated."""
+        return self._settle([*self._refunds(), *self._releases()], asynchronous, peek=True)
+
+    def release(self, asynchronous: bool) -> Awaitable[Any] | None:
+        """Free the slots of the request, once: it has ended."""
+        return self._settle(self._releases(), asynchronous, peek=False)
 
     def confirm(self, asynchronous: bool) -> Awaitable[Any] | None:
-        """What was taken counts: from now on, it may be what starts a lockout."""
+        """Count what was taken. From now on, it may start a lockout."""
         return None
+
+    def _refunds(self) -> Sequence[CallCounters]:
+        return ()
+
+    def _releases(self) -> Sequence[CallCounters]:
+        return ()
+
+    def _peek(self) -> None:
+        """Update ``told``."""
+
+    async def _peek_async(self) -> None:
+        """Update ``told``."""
+
+    def _settle(
+        self, steps: Sequence[CallCounters], asynchronous: bool, peek: bool
+    ) -> Awaitable[Any] | None:
+        if not steps:
+            return None
+        if asynchronous:
+            return self._settle_async(steps, peek)
+        try:
+            for step in steps:
+                step.run()
+            if peek:
+                self._peek()
+        except StoreError as error:
+            _log_kept(error)
+        return None
+
+    async def _settle_async(self, steps: Sequence[CallCounters], peek: bool) -> None:
+        if await _all_of(steps) and peek:
+            try:
+                await self._peek_async()
+            except StoreError as error:
+                _log_kept(error)
+
+
+async def _all_of(steps: Sequence[CallCounters]) -> bool:
+    """Whether the store did all of it.
+
+    All are submitted before the first is awaited: a task that is cancelled here has given
+    back everything.
+    """
+    submitted, done = [], True
+    for step in steps:
+        try:
+            submitted.append(step.run_async())
+        except StoreError as error:
+            _log_kept(error)
+            done = False
+    for refund in submitted:
+        try:
+            await refund
+        except StoreError as error:
+            _log_kept(error)
+            done = False
+    return done
+
+
+def _log_kept(error: StoreError) -> None:
+    logger.warning("a hit was not given back, as the store failed: %s", error)
 
 
 class Undecided(Outcome):
-    """The store could not be asked, and the failure policy answered."""
+    """The store was not available, and the failure policy decided."""
 
     __slots__ = ()
 
@@ -86,7 +153,7 @@ class Undecided(Outcome):
 
 
 class Unclear(Outcome):
-    """The path has several meanings, and which rules apply depends on which is meant."""
+    """The path has several meanings, with different rules."""
 
     __slots__ = ("error",)
 
@@ -99,17 +166,6 @@ class Unclear(Outcome):
         return True
 
 
-def limits_in(error: StoreError, counted: Sequence[tuple[str, Counters]]) -> StoreError:
-    """The error, which knows by now what could not be decided."""
-    error.policies = tuple(counters.limit.on_failure for _, counters in counted)
-    return error
-
-
-def fails_closed(error: StoreError, said: str | None, store: Store) -> bool:
-    """Whether who cannot be decided on is refused: a limit's own policy goes before all."""
-    return "closed" in [own or said or store.on_failure for own in error.policies or (None,)]
-
-
 class FromLimits(Outcome):
     """Of one key against one limit or several."""
 
@@ -117,7 +173,7 @@ class FromLimits(Outcome):
 
     def __init__(
         self,
-        counted: Named,
+        counted: NamedCounters,
         key: str,
         cost: int,
         decisions: Sequence[Decision],
@@ -129,7 +185,7 @@ class FromLimits(Outcome):
         self._counted = counted
         self._cost = cost
         self.decisions = decisions
-        self._undecided = undecided  # what to ask when it is known whether it counts
+        self._undecided = undecided  # what to do when it is known whether the request counts
 
     @property
     def told(self) -> Sequence[NamedDecision]:
@@ -137,113 +193,56 @@ class FromLimits(Outcome):
             return ((self._counted[0][0], self.decisions[0]),)
         return [(n, d) for (n, _), d in zip(self._counted, self.decisions, strict=True)]
 
-    def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
-        return self._return(asynchronous, look=False)
-
-    def withdraw(self, asynchronous: bool) -> Awaitable[Any] | None:
-        return self._return(asynchronous, look=True)
-
     def confirm(self, asynchronous: bool) -> Awaitable[Any] | None:
-        return self._settle(self._decided(), asynchronous, look=False)
+        return self._settle(self._take_undecided(), asynchronous, peek=False)
 
-    def _return(self, asynchronous: bool, look: bool) -> Awaitable[Any] | None:
+    def _refunds(self) -> Sequence[CallCounters]:
         if self.returned or not all(self.decisions):
-            return None
+            return ()
         self.returned = True
-        pairs = zip(self._counted, self.decisions, strict=True)
+        hits = zip(self._counted, self._keys(), self.decisions, strict=True)
         refunds = [
-            CallCounters(counters, "refund", (self.key, self._cost, decision._mark))
-            for (_, counters), decision in pairs
+            CallCounters(counters, "refund", (key, self._cost, decision._mark))
+            for (_, counters), key, decision in hits
         ]
-        return self._settle([*refunds, *self._decided()], asynchronous, look)
+        return [*refunds, *self._take_undecided()]
 
-    def _decided(self) -> Sequence[CallCounters]:
-        """Once: what was undecided until now."""
+    def _take_undecided(self) -> Sequence[CallCounters]:
         steps, self._undecided = self._undecided, ()
         return steps
 
-    def _settle(
-        self, steps: Sequence[CallCounters], asynchronous: bool, look: bool
-    ) -> Awaitable[Any] | None:
-        if not steps:
-            return None
-        if asynchronous:
-            return self._settle_async(steps, look)
-        try:
-            for step in steps:
-                step.run()
-            if look:
-                self.decisions = [c.peek(self.key, self._cost) for _, c in self._counted]
-        except StoreError as error:
-            _kept(error)
-        return None
+    def _keys(self) -> Sequence[str]:
+        """What each of the counters counts."""
+        return [self.key] * len(self._counted)
 
-    async def _settle_async(self, steps: Sequence[CallCounters], look: bool) -> None:
-        if await _all_of(steps) and look:
-            try:
-                self.decisions = [
-                    await c.submit("peek", self.key, self._cost) for _, c in self._counted
-                ]
-            except StoreError as error:
-                _kept(error)
+    def _peek(self) -> None:
+        hits = zip(self._counted, self._keys(), strict=True)
+        self.decisions = [c.peek(key, self._cost) for (_, c), key in hits]
+
+    async def _peek_async(self) -> None:
+        hits = zip(self._counted, self._keys(), strict=True)
+        self.decisions = [await c.submit("peek", key, self._cost) for (_, c), key in hits]
 
 
-async def _all_of(steps: Sequence[CallCounters]) -> bool:
-    """Whether the store did all of it.
+class FromKeys(FromLimits):
+    """Of several keys, each against its own limits. ``key`` is the first that was refused."""
 
-    All are asked before the first is awaited: who is cancelled then has given back all.
-    """
-    asked, done = [], True
-    for step in steps:
-        try:
-            asked.append(step.run_async())
-        except StoreError as error:
-            _kept(error)
-            done = False
-    for back in asked:
-        try:
-            await back
-        except StoreError as error:
-            _kept(error)
-            done = False
-    return done
+    __slots__ = ("_all_keys",)
 
+    def __init__(
+        self,
+        counted: NamedCounters,
+        keys: Sequence[str],
+        cost: int,
+        decisions: Sequence[Decision],
+        undecided: Sequence[CallCounters] = (),
+    ) -> None:
+        refused = [key for key, each in zip(keys, decisions, strict=True) if not each.allowed]
+        super().__init__(counted, (refused or keys)[0], cost, decisions, undecided)
+        self._all_keys = keys
 
-def by_gate(
-    gate: AnyGate, descriptors: Sequence[Descriptor], domain: str | None, cost: int, waits: bool
-) -> Generator[Awaitable[Any], Any, FromGate]:
-    """Decide by rules, so that exactly what was taken can be given back."""
-    taken = Taken()
-    waits = waits and gate.store.waits
-    try:
-        if isinstance(gate, Gate):
-            verdict = gate.check_into(taken, descriptors, domain, cost)
-        elif waits:
-            verdict = yield gate.check_into(taken, descriptors, domain, cost)
-        else:
-            verdict = gate.sync.check_into(taken, descriptors, domain, cost)
-    except BaseException:
-        (taken.give_back_async if waits else taken.give_back)()
-        raise
-    return FromGate(gate, descriptors, domain, verdict, taken)
-
-
-def undecided(
-    store: Store, counted: Named, key: str, cost: int, waits: bool
-) -> Generator[Awaitable[Any], Any, FromLimits]:
-    """Decide on a request of which only its answer says whether it counts."""
-    flow = take(store, [(counters, key, cost) for _, counters in counted])
-    taken = (yield drive_async(flow)) if waits else drive(flow)
-    return FromLimits(counted, key, cost, taken.decisions, taken.settle)
-
-
-def needs_answer(counted: Named) -> bool:
-    """Whether it matters before a request has ended if it will count."""
-    return any(has_lockout(counters) for _, counters in counted)
-
-
-def _kept(error: StoreError) -> None:
-    logger.warning("a hit was not given back, as the store failed: %s", error)
+    def _keys(self) -> Sequence[str]:
+        return self._all_keys
 
 
 class FromGate(Outcome):
@@ -268,57 +267,53 @@ class FromGate(Outcome):
 
     @property
     def told(self) -> Sequence[NamedDecision]:
-        return self.verdict.told()
+        return self.verdict.named_decisions()
 
     @property
     def denied(self) -> bool:
         return any(s.reason == DENIED and not s.allowed for s in self.verdict.statuses)
 
-    def give_back(self, asynchronous: bool) -> Awaitable[Any] | None:
-        return self._return(asynchronous, look=False)
+    @property
+    def holds_slots(self) -> bool:
+        return bool(self.verdict.slots)
 
-    def withdraw(self, asynchronous: bool) -> Awaitable[Any] | None:
-        return self._return(asynchronous, look=True)
-
-    def _return(self, asynchronous: bool, look: bool) -> Awaitable[Any] | None:
+    def _refunds(self) -> Sequence[CallCounters]:
         refunds = [] if self.returned else self._taken.refunds()
-        if not refunds:
-            return None
-        self.returned = True
-        if asynchronous:
-            return self._return_async(refunds, look)
-        try:
-            for verb, counters, args in refunds:
-                getattr(counters, verb)(*args)
-            if look:
-                gate = self._gate if isinstance(self._gate, Gate) else self._gate.sync
-                self.verdict = gate.check(*self._looks(), domain=self._domain)
-        except StoreError as error:
-            _kept(error)
-        return None
+        self.returned = self.returned or bool(refunds)
+        slots = [(slot.counters, slot.key) for slot in self.verdict.slots]
+        return [
+            CallCounters(counters, verb, args)
+            for verb, counters, args in refunds
+            if (counters, args[0]) not in slots
+        ]
 
-    async def _return_async(self, refunds: Sequence[StoreCall], look: bool) -> None:
-        if await _all_of([CallCounters(counters, verb, args) for verb, counters, args in refunds]):
-            check: Any = self._gate.check
-            try:
-                if look:
-                    self.verdict = await check(*self._looks(), domain=self._domain)
-            except StoreError as error:
-                _kept(error)
+    def _releases(self) -> Sequence[CallCounters]:
+        """Slots are free when the request has ended, whether it is counted or not."""
+        return [
+            CallCounters(counters, verb, args)
+            for verb, counters, args in self._gate.slots.take(self.verdict)
+        ]
 
-    def _looks(self) -> list[Descriptor]:
+    def _peek(self) -> None:
+        self.verdict = self._gate.check_now(*self._without_hits(), domain=self._domain)
+
+    async def _peek_async(self) -> None:
+        check: Any = self._gate.check
+        self.verdict = await check(*self._without_hits(), domain=self._domain)
+
+    def _without_hits(self) -> list[Descriptor]:
         return [replace(each, hits=0) for each in self._descriptors]
 
     def under(self, closed: bool) -> Outcome:
-        """The same, if ``on_failure`` is said, for limits that do not say it themselves.
+        """The outcome under an ``on_failure`` option, for limits without a policy of their own.
 
-        A store with a failure policy has decided by its own while it could not be asked.
+        A store with a failure policy has decided by that while it was not available.
         """
         statuses = [status for status in self.verdict.statuses if not status.shadow]
-        away = [status for status in statuses if _without_store(status)]
-        if not away or self.allowed is not closed:
+        degraded = [status for status in statuses if _without_store(status)]
+        if not degraded or self.allowed is not closed:
             return self
-        if closed or all(status.allowed or status in away for status in statuses):
+        if closed or all(status.allowed or status in degraded for status in statuses):
             return Undecided(not closed)
         return self
 

@@ -1,18 +1,18 @@
-"""Paths that servers read in more than one way: the one rule for middleware, proxy and /v1/auth.
+"""Paths that servers read in more than one way: for middleware, proxy and /v1/auth.
 
-A decision on a path is only worth something if the server behind it means the same path.
-Most paths are plain: everybody reads them alike. Of the others
+A decision on a path is only reliable if the server behind it reads the path in the same way.
+Most paths are plain: all servers read them alike. Of the others
 
 - some have a few *readings*. ``//login`` is ``/login`` to some servers and another path to
   others; so it is with ``%2F``, ``;parameters``, an encoded ``?`` or ``#``, and dots or spaces
-  at the end of a segment. Such a path is decided on only if all its readings come to the
-  same rules. It is exempt only if all of them are.
+  at the end of a segment. Such a path is accepted only if the same rules apply to all its
+  readings. It is exempt only if all of them are.
 - some have no legitimate use: ``.`` and ``..`` as segments, a backslash, control characters,
-  escapes that are escaped again. They are never exempt, and never decided on.
+  escapes that are escaped again. They are never exempt, and never accepted.
 
-What cannot be decided on is refused with 400, if a rule asks for the path at all. No path is
-rewritten: the server gets it as it came. Upper and lower case, and a slash at the end, make
-different paths here: whether they are for a server is a matter of its routes.
+Paths that are not accepted get a 400, if a rule uses the path at all. No path is rewritten: the
+server gets it unchanged. Paths that differ in case, or by a slash at the end, are different
+here. Whether they are for a server depends on its routes.
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ from urllib.parse import unquote_to_bytes
 
 from penstock.errors import PenstockError
 
-# More ways to read one path than an honest client has use for, and more to read: each reading
-# takes its time.
+# More readings, and longer paths, than legitimate clients need: each reading takes time.
 MOST_READINGS = 8
 MOST_CHARACTERS = 2048
 
-# One quick look that most paths pass, and a closer one.
+# A quick test that most paths pass, and a closer one.
 _DOUBTFUL = re.compile(r"[\\;?#%. \x00-\x1f\x7f]")
 _NOT_PLAIN = re.compile(
     r"//|/\.{1,2} *(?:[;/?#]|$)|[\\;?#%\x00-\x1f\x7f]|[. ](?:/|$)|^(?!/)", re.DOTALL
 )
 _DOT_SEGMENT = re.compile(r"/\.{1,2} *(?:[;/?#]|$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Of what was escaped twice, what nobody has to escape twice: NUL, % . / ; \ and letters, digits.
+# Characters that nobody has to escape twice: NUL, % . / ; \ and letters, digits.
 _ESCAPED_TWICE = re.compile(
     r"%(?:00|2[5def]|3[0-9b]|[46][1-9a-f]|5[0-9acf]|7[0-9ae])", re.IGNORECASE
 )
 _NO_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPED_SLASH = re.compile(r"%2f", re.IGNORECASE)
-# A slash or a dot in more bytes than it needs, which strict decoders do not take for one.
+# A slash or a dot in more bytes than necessary, which strict decoders reject.
 _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]")
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 _PARAMETERS = re.compile(r";[^/]*")
@@ -56,7 +55,7 @@ class AmbiguousText(str):
     """A path that is not plain. The text itself is what is counted: its most normal reading.
 
     - ``others``: the other readings
-    - ``problem``: why it is not decided on at all; "" if its readings are all there are
+    - ``problem``: why it is never accepted; "" if ``others`` has all readings
     """
 
     others: tuple[str, ...] = ()
@@ -71,14 +70,14 @@ def plain(path: str) -> str:
 
 
 def decoded(raw: str) -> str:
-    """A path as it came (its bytes as Latin-1), as text."""
+    """A path as it was received (its bytes as Latin-1), decoded to text."""
     if "%" not in raw and raw.isascii():
         return raw
     return unquote_to_bytes(raw.encode("latin-1")).decode("utf-8", "replace")
 
 
 def plain_raw(raw: str) -> str:
-    """The same as `plain` for a path as it came, with its escapes."""
+    """`plain` for a path as it was received, with its escapes."""
     path = decoded(raw)
     if path == raw and "%" not in raw:
         return plain(path)
@@ -86,7 +85,7 @@ def plain_raw(raw: str) -> str:
         return _unreadable(path, "a % that begins no escape")
     if _OVERLONG.search(unquote_to_bytes(raw.encode("latin-1"))):
         return _unreadable(path, "a character that is encoded in too many bytes")
-    # Who routes before decoding sees a %2F inside of a segment.
+    # Servers that route before decoding see a %2F inside a segment.
     kept = decoded(_ESCAPED_SLASH.sub("%252F", raw))
     return plain(path) if kept == path else _ambiguous(path, kept)
 
@@ -114,7 +113,7 @@ def _unreadable(path: str, problem: str) -> AmbiguousText:
 
 
 def _problem(path: str) -> str:
-    if path == "*":  # of OPTIONS, for the server as a whole
+    if path == "*":  # of OPTIONS, for the whole server
         return ""
     if len(path) > MOST_CHARACTERS:
         return f"several readings, and more than {MOST_CHARACTERS} characters"
@@ -131,7 +130,7 @@ def _problem(path: str) -> str:
     return ""
 
 
-# What one server does to a path and another does not, in the order in which it is done.
+# What some servers do to a path and others do not, in this order.
 _STEPS: tuple[Callable[[str], str], ...] = (
     lambda path: _QUERY.sub("", path),
     lambda path: _PARAMETERS.sub("", path),

@@ -1,7 +1,6 @@
-"""Request: what key, cost and limit functions are given, the same in every framework.
+"""Request and Response: the arguments of users' functions, the same in every framework.
 
-Each framework has its own subclass, which says where things are. ``native`` is the
-framework's own object, for all that is not here.
+Each framework has its own subclass of `Request`.
 """
 
 from __future__ import annotations
@@ -10,25 +9,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from http.cookies import SimpleCookie
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
 from penstock.integrations.deciding.paths import plain
 
-# Stands for a cookie that came with different values.
+# Stands for a cookie with different values.
 SEVERAL = "(several)"
 
 
+class _Elsewhere:
+    """An attribute that a request does not have, and what to write in its place."""
+
+    def __init__(self, instead: str) -> None:
+        self._instead = instead
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, request: object, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"a Request has no {self._name!r}: write request.{self._instead}", name=self._name
+        )
+
+
 class Request:
-    """A request that asks to go ahead.
+    """A request to be checked.
 
     - ``method``: in upper case; ``path``: decoded, without the query; ``rule_path``: the same
       for decisions, see `penstock.integrations.deciding.paths`
     - ``peer``: the address at the other end of the connection; None for a Unix socket
-    - ``client``: the address of who asks: the peer, or what trusted proxies say
-    - ``header(name)``, ``first(name)``, ``cookies``: None and absent where there is none
+    - ``client``: the client's address: the peer, or the one that trusted proxies report
+    - ``header(name)``, ``first(name)``, ``cookies``
     - ``user``: who is logged in, as text; ``route``: the template of the path, such as
-      ``/users/{id}``; both None where the framework does not know yet
+      ``/users/{id}``; both None if the framework does not know yet
     - ``native``: the framework's own object
     """
 
@@ -47,14 +61,14 @@ class Request:
         raise NotImplementedError
 
     def header(self, name: str) -> str | None:
-        """A header, by its name in any case; joined by commas if it came more than once."""
+        """A header, by its name in any case; several values are joined by commas."""
         raise NotImplementedError
 
     def first(self, name: str) -> str | None:
-        """A header of which there should be one: as the application reads it.
+        """The value of a header as the application reads it.
 
-        ASGI frameworks take the first. If what came after it changed a key, whoever has one
-        could have as many limits as it likes. WSGI servers have joined them already.
+        ASGI frameworks use the first. If the others changed a key, a client with one valid
+        value could get any number of keys. WSGI servers have joined them already.
         """
         return self.header(name.lower())
 
@@ -72,29 +86,29 @@ class Request:
 
     @property
     def client(self) -> str | None:
-        """The address of who asks, as text; None if there is none."""
+        """The client's address as text; None if there is none."""
         return self.trust.client(self.peer, self.header)
 
     @cached_property
     def cookies(self) -> Mapping[str, str]:
-        """By name. One that came with different values is `SEVERAL`.
+        """By name. A cookie with different values is `SEVERAL`.
 
-        Some frameworks take the first, others the last: nobody here knows who it is.
+        Some frameworks use the first, others the last.
         """
         decode = SimpleCookie().value_decode
-        found: dict[str, str] = {}
+        cookies: dict[str, str] = {}
         for piece in (self.header("cookie") or "").split(";"):
             name, equals, quoted = piece.partition("=")
             if equals:
                 value = decode(quoted.strip())[0]
                 name = name.strip()
-                if found.setdefault(name, value) != value:
-                    found[name] = SEVERAL
-        return found
+                if cookies.setdefault(name, value) != value:
+                    cookies[name] = SEVERAL
+        return cookies
 
     @property
     def is_preflight(self) -> bool:
-        """Whether a browser asks if it may ask (CORS). It never does so with a body."""
+        """Whether it is a CORS preflight request. These never have a body."""
         return (
             self.method == "OPTIONS"
             and self.header("origin") is not None
@@ -103,16 +117,23 @@ class Request:
             and self.header("transfer-encoding") is None
         )
 
+    if not TYPE_CHECKING:
+        # Their own requests have these in many frameworks.
+        headers = _Elsewhere("first('x-api-key')")
+        META = _Elsewhere("first('x-api-key'), or native.META")
+        remote_addr = _Elsewhere("client")
+        url = _Elsewhere("path")
+
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.path:.100} from {self.client}>"
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What the application answered, for ``count_when``.
+    """The application's response, for ``count_when``.
 
-    ``error`` is what the handler raised; then ``status`` is 500. There is none of a failure
-    that came of a client that left: such a request stays counted, and nobody is asked.
+    ``error`` is what the handler raised; then ``status`` is 500. If the application failed
+    because its client left, ``count_when`` is not called: the request stays counted.
     """
 
     status: int
@@ -121,14 +142,22 @@ class Response:
 
     @property
     def failed(self) -> bool:
-        """Whether the server is to blame: it raised, or answered 5xx."""
+        """Whether the server failed: it raised, or responded with 5xx."""
         return self.error is not None or self.status >= 500
 
 
 def identity_of(user: object) -> str | None:
-    """Text for a user object of any framework; None for who is not logged in."""
+    """Text for a user: an object of any framework, a number, or a row of a database.
+
+    None if not logged in.
+    """
     if user is None or isinstance(user, str):
         return user or None
+    if isinstance(user, int):
+        return str(user)
+    if hasattr(user, "keys"):
+        row: Any = user
+        return str(row["id"]) if "id" in list(row.keys()) else None
     if getattr(user, "is_authenticated", True) is False:
         return None
     for name in ("identity", "pk", "id", "username", "name"):

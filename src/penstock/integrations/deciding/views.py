@@ -1,122 +1,105 @@
-"""A limit on one view: what the decorators of Flask and Django have in common.
-
-A `ViewLimit` is a limit that stands before a view. `ViewLimit.flow` is written once for threads and
-coroutines: it yields what has to be awaited. It returns None if the view may be called, or
-what is answered instead.
-"""
+"""Limits before single views: what the decorators of Flask and Django have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from inspect import isawaitable
 from typing import Any
 
 from penstock.async_gate import AnyGate
-from penstock.integrations.deciding import http
-from penstock.integrations.deciding.defer import Defer, Deferred, check_defer, place_of
+from penstock.integrations.deciding import responses
+from penstock.integrations.deciding.applied_limits import AppliedLimits, withdraw
 from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
-from penstock.integrations.deciding.keys import by_ip, combined
+from penstock.integrations.deciding.keys import KeyFunction, as_key, as_keys, by_ip, combined
+from penstock.integrations.deciding.marked_views import mark_of
 from penstock.integrations.deciding.options import SiteOptions
 from penstock.integrations.deciding.outcome import Outcome
-from penstock.integrations.deciding.pending import Pending, withdraw
+from penstock.integrations.deciding.refusals import KEPT_BODY, Defer, Deferred, Refusals
 from penstock.integrations.deciding.request import Request
-from penstock.integrations.deciding.waiting import Flow
-from penstock.limit import Limit, as_limit
+from penstock.integrations.deciding.waiting import Flow, value
+from penstock.limits import Limit, limits_of
 
 Options = dict[str, Any]
 
-# What is true of a site, whatever the limit: said once, and taken over by each view's limit.
-OF_A_SITE = tuple(SiteOptions.__annotations__)
-# The longest body that is kept for later.
-KEPT_BODY = 1_048_576
+# Options of a site, which each view's limit inherits.
+SITE_OPTIONS = tuple(SiteOptions.__annotations__)
 
 
 class ViewLimit:
-    """Takes what a `HttpCheckpoint` takes, a ``fallback``, a ``defer`` and its ``defer_body``.
+    """A limit before a view, for threads and coroutines.
 
-    A framework says how its answers are made: `respond`, `mark`, `keep` and `refuse`.
+    Takes the options of a `HttpCheckpoint`, ``fallback``, ``defer`` and ``defer_body``. A
+    framework's subclass says how to make its responses. ``site``: it is the limit of all views,
+    and passes over those that are marked.
     """
 
     def __init__(
         self,
         *,
         asynchronous: bool = False,
+        site: bool = False,
         fallback: Callable[..., Any] | None = None,
         defer: Defer | None = None,
         defer_body: int = KEPT_BODY,
         **options: Any,
     ) -> None:
         self.checkpoint = HttpCheckpoint(asynchronous=asynchronous, **options)
-        if fallback is not None and not callable(fallback):
-            raise TypeError(f"fallback is a view function, not {fallback!r:.100}")
-        if fallback is not None and defer is not None:
-            raise TypeError("give fallback or defer: a body that was kept cannot be read again")
-        self.fallback = fallback
-        self._defer, self.defer_body = check_defer(defer, defer_body)
+        self._site = site
+        self.refusals = Refusals(self.checkpoint, fallback, defer, defer_body, "a view function")
 
-    def flow(self, request: Request, pending: Pending, *args: Any, **kwargs: Any) -> Flow[Any]:
-        """``args`` are the view's; the fallback is given the same."""
-        outcome = yield from self.decide(request)
+    def flow(
+        self, request: Request, applied: AppliedLimits, /, *args: Any, **kwargs: Any
+    ) -> Flow[Any]:
+        """Yields what has to be awaited; returns the response to send instead of the view's.
+
+        None: the view may be called. ``args`` are the view's, for the fallback.
+        """
+        exempt = self._site and mark_of(self.view_of(request)) is not None
+        outcome = yield from self.decide(request, exempt)
         if outcome is None:
             return None
         self.note(request, outcome)
-        pending.append((self.checkpoint, outcome))
+        applied.append((self.checkpoint, outcome))
         if self.checkpoint.count_when is not None:
             self.watch(request)
         if outcome.allowed:
             return None
-        for waiting in withdraw(pending[:-1]):  # noqa: UP028 - what was awaited is sent here
+        for waiting in withdraw(applied[:-1]):  # noqa: UP028 - what was awaited is sent here
             yield waiting
-        checkpoint = self.checkpoint
-        if outcome.final:  # neither a place in the queue nor a cheaper answer
-            return self.refuse(checkpoint.answer(outcome, request), outcome)
-        if self._defer is not None:
-            location = yield from self._put_off(self._defer, request)
-            if location is not None:
-                now, style = checkpoint.now(), checkpoint.fields
-                return self.respond(http.deferred(location, outcome.told, now, style))
-        if self.fallback is not None:
-            response = self.fallback(*args, **kwargs)
-            if isawaitable(response):
-                response = yield response
-            return self.mark(response, http.FALLBACK)
-        return self.refuse(checkpoint.answer(outcome, request), outcome)
-
-    def _put_off(self, defer: Defer, request: Request) -> Flow[str | None]:
-        kept = self.keep(request)
-        if kept is None:
-            return None
-        location: Any = defer(kept)
-        if isawaitable(location):
-            location = yield location
-        return place_of(location)
+        answer = yield from self.refusals.flow(outcome, request, self.read)
+        if answer is not None:
+            return self.refuse(answer, outcome)
+        assert self.refusals.fallback is not None
+        response = yield from value(self.refusals.fallback(*args, **kwargs))
+        return self.mark(response, responses.FALLBACK)
 
     # What each framework does in its own way -----------------------------------------------
 
-    def decide(self, request: Request) -> Flow[Outcome | None]:
-        return self.checkpoint.flow(request)
+    def decide(self, request: Request, exempt: bool) -> Flow[Outcome | None]:
+        return self.checkpoint.flow(request, exempt)
+
+    def view_of(self, request: Request) -> Any:
+        """The view that will be called; None if there is none, or no view is marked."""
+        raise NotImplementedError
 
     def note(self, request: Request, outcome: Outcome) -> None:
         """Leave the outcome where a handler finds it."""
         raise NotImplementedError
 
     def watch(self, request: Request) -> None:
-        """From now on, note whether the client stays until it is answered."""
+        """From now on, note whether the client stays until the response."""
         raise NotImplementedError
 
-    def respond(self, answer: http.Answer) -> Any:
+    def mark(self, response: Any, header: responses.Header) -> Any:
+        """Add a header to a view's response."""
         raise NotImplementedError
 
-    def mark(self, response: Any, header: http.Header) -> Any:
+    def read(self, request: Any, longest: int) -> Deferred | None:
+        """The whole request; None if its body is longer or incomplete."""
         raise NotImplementedError
 
-    def keep(self, request: Request) -> Deferred | None:
-        """All of the request; None if its body is too long."""
-        raise NotImplementedError
-
-    def refuse(self, answer: http.Answer, outcome: Outcome) -> Any:
-        """Answer, or raise what the framework makes an answer of."""
+    def refuse(self, answer: responses.Answer, outcome: Outcome) -> Any:
+        """Return the framework's response, or raise an exception that becomes one."""
         raise NotImplementedError
 
 
@@ -126,37 +109,47 @@ class ViewLimit:
 def for_view(limit: Any, options: Mapping[str, Any], site: Mapping[str, Any]) -> Options:
     """A checkpoint's options, so that a limit counts for its view alone.
 
-    In a store that is shared, equal limits count together. So the key begins with the
-    view; or with ``name``, if one is given: views with the same name share. Without a
-    name, clients are told the limit's own text.
+    In a shared store, equal limits count together. So the key begins with the view, or with
+    ``name`` if there is one: views with the same name share. Without a name, headers show the
+    limit's text.
     """
     merged = with_site(options, site)
     merged["limit"] = limit
     if merged.get("gate") is None:
-        key = merged.get("key", by_ip)
-        if not callable(key):
-            raise TypeError(f"key is a function from a request to a key, not {key!r:.100}")
-        merged["key"] = combined(lambda request: getattr(request, "scope", "") or "-", key)
+        begin_keys(merged, lambda request: getattr(request, "scope", "") or "-")
         if "name" not in merged and isinstance(limit, (str, Limit)):
-            merged["name"] = as_limit(limit).counted_as
+            merged["name"] = limits_of(limit)[0].counted_as
     return merged
 
 
+def begin_keys(options: Options, start: KeyFunction) -> None:
+    """Let all keys of a checkpoint begin with what this one returns."""
+    limit = options.get("limit")
+    if isinstance(limit, Mapping):
+        if "key" in options:
+            raise TypeError("limit is a dict from keys to limits: give no other key")
+        keys = as_keys(limit)
+        options["limit"] = {combined(start, key): limits for key, limits in keys.items()}
+    else:
+        options["key"] = combined(start, as_key(options.get("key", by_ip)))
+
+
 def with_site(options: Mapping[str, Any], site: Mapping[str, Any]) -> Options:
-    """The options, and for those that are absent what is true of the whole site."""
-    taken = {name: site[name] for name in OF_A_SITE if name in site}
+    """The options, and those of the site where they are absent."""
+    inherited = {name: site[name] for name in SITE_OPTIONS if name in site}
     if isinstance(options.get("gate"), AnyGate):
-        taken.pop("store", None)  # it has its own
+        inherited.pop("store", None)  # a gate has its own
     if not {"trusted", "hops"}.isdisjoint(options):
-        taken = {n: v for n, v in taken.items() if n not in ("trusted", "hops", "forwarded")}
-    return {**taken, **options}
+        for name in ("trusted", "hops", "forwarded"):
+            inherited.pop(name, None)
+    return {**inherited, **options}
 
 
 def scope_of(view: Any) -> str:
     """A name for a view, the same in every process."""
-    made_of = getattr(view, "view_class", None)  # what as_view() returns
-    if made_of is not None:
-        return f"{made_of.__module__}.{made_of.__qualname__}"
+    view_class = getattr(view, "view_class", None)  # of what as_view() returns
+    if view_class is not None:
+        return f"{view_class.__module__}.{view_class.__qualname__}"
     bound = view.func if isinstance(view, partial) else view
     owner = getattr(bound, "__self__", None)
     name = getattr(view, "__name__", None) or type(view).__name__

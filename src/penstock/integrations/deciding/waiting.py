@@ -1,8 +1,8 @@
-"""Flows that yield what has to be awaited, run in threads and in tasks; see `penstock.flows`."""
+"""Flows yield what has to be awaited. They run in threads and in tasks; see `penstock.flows`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from inspect import isawaitable
 from typing import Any, NoReturn, TypeVar
 
@@ -23,10 +23,16 @@ def finish_async(flow: Flow[T]) -> Coroutine[Any, Any, T]:
 
 
 def value(result: Any) -> Flow[Any]:
-    """What a user's function returned, awaited if it has to be."""
+    """What a user's function returned, awaited if necessary."""
     if isawaitable(result):
         result = yield result
     return result
+
+
+def all_of(results: Iterable[Awaitable[Any]]) -> Flow[None]:
+    """Await all of them, one after the other."""
+    for result in results:  # noqa: UP028 - a list takes no value that is sent
+        yield result
 
 
 async def awaited(waiting: Awaitable[T]) -> T:
@@ -35,7 +41,6 @@ async def awaited(waiting: Awaitable[T]) -> T:
 
 
 def cannot_wait(waiting: Awaitable[object]) -> NoReturn:
-    """Where nobody can await what a function returned."""
     close = getattr(waiting, "close", None)
     if close is not None:
         close()

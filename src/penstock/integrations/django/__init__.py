@@ -14,13 +14,15 @@ For Django REST framework there is `penstock.integrations.django.rest_framework`
 """
 
 try:
-    import django as _django  # noqa: F401 - to say so in words if it is not there
+    import django as _django  # noqa: F401 - for the message below
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "Django is not installed: pip install 'penstock[django]'", name=error.name
     ) from error
 
+from penstock.integrations.deciding.marked_views import exempt
+from penstock.integrations.django.counts import reset
 from penstock.integrations.django.decorator import limit
 from penstock.integrations.django.middleware import PenstockMiddleware
 
-__all__ = ["PenstockMiddleware", "limit"]
+__all__ = ["PenstockMiddleware", "exempt", "limit", "reset"]

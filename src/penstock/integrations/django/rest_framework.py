@@ -8,18 +8,19 @@
 or, by the names of ``REST_FRAMEWORK["DEFAULT_THROTTLE_RATES"]``, `UserThrottle`,
 `AnonThrottle` and `ScopedThrottle` in the places of REST framework's own.
 
-Headers tell of the limits on every answer of the view. If one throttle of a view refuses, the
+Every response of the view has the headers of its limits. If one throttle of a view refuses, the
 others take nothing. The body of a refusal is REST framework's.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from inspect import getattr_static
 from typing import Any, ClassVar
 
 try:
-    import django as _django  # noqa: F401 - to say so in words if it is not there
+    import django as _django  # noqa: F401 - for the message below
     import rest_framework as _rest_framework  # noqa: F401 - the same
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -34,18 +35,24 @@ from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 
 from penstock.errors import PenstockError
+from penstock.integrations.deciding.applied_limits import (
+    APPLIED,
+    AppliedLimits,
+    fields_of,
+    withdraw,
+)
 from penstock.integrations.deciding.deciders import Limits
 from penstock.integrations.deciding.http_checkpoint import HttpCheckpoint
 from penstock.integrations.deciding.keys import by_ip, by_user
+from penstock.integrations.deciding.marked_views import EXEMPT, mark_of
 from penstock.integrations.deciding.outcome import Outcome, Undecided
-from penstock.integrations.deciding.pending import PENDING, Pending, fields_of, withdraw
-from penstock.integrations.deciding.request import Request
-from penstock.integrations.deciding.views import OF_A_SITE, Options, for_view, with_site
-from penstock.integrations.deciding.waiting import finish
+from penstock.integrations.deciding.views import SITE_OPTIONS, Options, for_view, with_site
+from penstock.integrations.deciding.waiting import all_of, finish
+from penstock.integrations.django.counts import CHECKPOINTS
 from penstock.integrations.django.request import DjangoRequest
-from penstock.integrations.django.settings import of_the_site
-from penstock.integrations.django.view_limit import carrier_of, wait, wait_for_all
-from penstock.limit import Limit, as_limit
+from penstock.integrations.django.settings import site_options
+from penstock.integrations.django.view_limit import carrier_of, wait
+from penstock.limits import Limit, limits_of
 
 __all__ = [
     "AnonThrottle",
@@ -55,15 +62,15 @@ __all__ = [
     "UserThrottle",
 ]
 
-# What a class may say besides its limit.
-OPTIONS = ("key", "cost", "name", "exempt", *OF_A_SITE)
-# On Django's request: all throttles of ours that were asked.
-_ASKED = "_penstock_throttles"
+# What a class may set besides its limit.
+OPTIONS = ("key", "cost", "name", "exempt", *SITE_OPTIONS)
+# On Django's request: our throttles that were checked.
+_THROTTLES = "_penstock_throttles"
 _ABSENT = object()
 
 
-def _said(cls: type, name: str) -> Any:
-    """An attribute as it was written: a function is not made a method."""
+def _attribute(cls: type, name: str) -> Any:
+    """An attribute as it was written: a function does not become a method."""
     value = getattr_static(cls, name, _ABSENT)
     return value.__func__ if isinstance(value, staticmethod) else value
 
@@ -78,16 +85,16 @@ class LimitsUnavailable(APIException):  # type: ignore[misc]  # REST framework h
 
 
 class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework has no types
-    """Say ``limit``, or ``scope``: the name of one of ``DEFAULT_THROTTLE_RATES``.
+    """Set ``limit``, or ``scope``: the name of one of ``DEFAULT_THROTTLE_RATES``.
 
-    - ``limit``: as everywhere: text, a `Limit`, a list, or a function of the request
+    - ``limit``: as everywhere: text, a `Limit`, a list, a function of the request, or a dict
+      from keys to limits
     - ``key``: a function of the request; by default the user, or the address
     - ``cost``, ``name``, ``exempt``, ``store``, ``shadow`` and so on: as for a `HttpCheckpoint`
 
     Throttles with the same scope count together, in all views; those without one, by class.
-    The store, trusted proxies and whatever else is true of a site are taken from
-    ``settings.PENSTOCK`` if a class does not say; the number of proxies also from
-    ``NUM_PROXIES``.
+    The store, trusted proxies and other options of the site are by default those of
+    ``settings.PENSTOCK``; the number of proxies also that of ``NUM_PROXIES``.
     """
 
     limit: Any = None
@@ -95,27 +102,29 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
     key: Any = by_user
 
     _checkpoints: ClassVar[dict[Any, HttpCheckpoint]] = {}
-    _making: ClassVar[threading.Lock] = threading.Lock()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
     _outcome: Outcome | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._checkpoints, cls._making = {}, threading.Lock()
-        given = _said(cls, "limit")
-        for each in given if isinstance(given, (list, tuple)) else [given]:
-            if isinstance(each, (str, Limit)):
-                as_limit(each)  # a mistake is found where it is made
+        cls._checkpoints, cls._lock = {}, threading.Lock()
+        limit = _attribute(cls, "limit")
+        for each in limit.values() if isinstance(limit, Mapping) else [limit]:
+            for one in each if isinstance(each, (list, tuple)) else [each]:
+                if isinstance(one, (str, Limit)):
+                    limits_of(one)  # a mistake is found where it is made
         if hasattr(cls, "count_when"):
             raise TypeError(
                 f"{cls.__name__}: a throttle does not see the response; count_when is for "
                 "penstock.integrations.django.limit"
             )
 
-    # What REST framework asks ----------------------------------------------------------------
+    # What REST framework calls ---------------------------------------------------------------
 
     def allow_request(self, request: Any, view: Any) -> bool:
         limit = self.get_limit(request, view)
-        if limit is None:
+        match = request._request.resolver_match
+        if limit is None or (match is not None and mark_of(match.func) == EXEMPT):
             return True
         checkpoint = self._checkpoint(limit)
         outcome = finish(checkpoint.flow(DjangoRequest(request, self._counted_as())), wait)
@@ -124,15 +133,15 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
         self._outcome = outcome
         native = request._request
         native.penstock = outcome
-        throttles: Pending = native.__dict__.setdefault(_ASKED, [])
+        throttles: AppliedLimits = native.__dict__.setdefault(_THROTTLES, [])
         throttles.append((checkpoint, outcome))
-        pending: Pending | None = carrier_of(native).get(PENDING)
-        if pending is not None:
-            pending.append(throttles[-1])
-        # REST framework asks every throttle of a view, also when one has refused.
+        applied: AppliedLimits | None = carrier_of(native).get(APPLIED)
+        if applied is not None:
+            applied.append(throttles[-1])
+        # REST framework checks every throttle of a view, also when one has refused.
         if any(not each.allowed for _, each in throttles):
-            wait_for_all(withdraw(throttles if pending is None else pending))
-        # Of the view: REST framework adds them to whatever it answers.
+            finish(all_of(withdraw(throttles if applied is None else applied)), wait)
+        # REST framework adds the view's headers to every response.
         getattr(view, "headers", {}).update(fields_of(throttles))
         if isinstance(outcome, Undecided) and not outcome.allowed:
             raise LimitsUnavailable
@@ -150,12 +159,13 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
 
     def get_limit(self, request: Any, view: Any) -> Limits | Any:
         """To override where the view decides; None is no limit."""
-        given = _said(type(self), "limit")
-        return self._rate() if given is None else given
+        limit = _attribute(type(self), "limit")
+        return self._rate() if limit is None else limit
 
     def _rate(self) -> Limits:
         if not self.scope:
-            raise ImproperlyConfigured(f"{type(self).__name__} needs a limit, or a scope")
+            hint = ": write limit in place of rate" if hasattr(self, "rate") else ""
+            raise ImproperlyConfigured(f"{type(self).__name__} needs a limit, or a scope{hint}")
         rates: dict[str, Limits] = api_settings.DEFAULT_THROTTLE_RATES
         if self.scope not in rates:
             raise ImproperlyConfigured(
@@ -168,46 +178,55 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
 
     def _checkpoint(self, limit: Any) -> HttpCheckpoint:
         """One for each limit that the class ever had: rates may change, as in tests."""
-        kept = (self.scope, tuple(limit) if isinstance(limit, list) else limit)
+        kept = (self.scope, _hashable(limit))
         checkpoint = self._checkpoints.get(kept)
         if checkpoint is None:
-            with self._making:
+            with self._lock:
                 checkpoint = self._checkpoints.get(kept)
                 if checkpoint is None:
-                    checkpoint = self._checkpoints[kept] = self._made(limit)
+                    checkpoint = self._checkpoints[kept] = self._new_checkpoint(limit)
         return checkpoint
 
-    def _made(self, limit: Any) -> HttpCheckpoint:
+    def _new_checkpoint(self, limit: Any) -> HttpCheckpoint:
         options: Options = {"name": self.scope} if self.scope else {}
         for name in OPTIONS:
-            value = _said(type(self), name)
+            value = _attribute(type(self), name)
             if value is not _ABSENT:
                 options[name] = value
-        site = of_the_site()
+        if isinstance(limit, Mapping) and options.get("key") is by_user:
+            del options["key"]  # the default; the limits have their own
+        site = site_options()
         proxies = api_settings.NUM_PROXIES
         if proxies and {"trusted", "hops"}.isdisjoint(with_site(options, site)):
             options["hops"] = proxies
         try:
-            return HttpCheckpoint(asynchronous=False, **for_view(limit, options, site))
+            checkpoint = HttpCheckpoint(asynchronous=False, **for_view(limit, options, site))
         except (TypeError, ValueError, PenstockError) as error:
             raise ImproperlyConfigured(f"{type(self).__name__}: {error}") from error
+        CHECKPOINTS.add(checkpoint)
+        return checkpoint
+
+
+def _hashable(limit: Any) -> Any:
+    if isinstance(limit, Mapping):
+        return tuple((key, _hashable(limits)) for key, limits in limit.items())
+    return tuple(limit) if isinstance(limit, list) else limit
 
 
 class UserThrottle(PenstockThrottle):
-    """Who is logged in, and the address of who is not: the rate of scope ``user``."""
+    """By user, or by address for clients that are not logged in: the rate of scope ``user``."""
 
     scope = "user"
 
 
-def _by_ip_of_strangers(request: Request) -> str | None:
-    return None if request.user else by_ip(request)
-
-
 class AnonThrottle(PenstockThrottle):
-    """Only those who are not logged in: the rate of scope ``anon``."""
+    """Only clients that are not logged in: the rate of scope ``anon``."""
 
     scope = "anon"
-    key = _by_ip_of_strangers
+    key = by_ip
+
+    def get_limit(self, request: Any, view: Any) -> Limits | Any:
+        return None if DjangoRequest(request).user else super().get_limit(request, view)
 
 
 class ScopedThrottle(PenstockThrottle):

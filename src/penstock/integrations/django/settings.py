@@ -1,6 +1,6 @@
-"""``settings.PENSTOCK``: what a middleware is told, and what is true of the whole site.
+"""``settings.PENSTOCK``: the options of the middleware and of the whole site.
 
-A value may be the dotted name of what it stands for, such as ``"shop.limits.key"``.
+A value may be a dotted name to import, such as ``"shop.limits.key"``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from penstock.integrations.deciding.options import ViewOptions, check_options
-from penstock.integrations.deciding.views import OF_A_SITE, Options
+from penstock.errors import PenstockError
+from penstock.integrations.deciding.environment import with_environment
+from penstock.integrations.deciding.options import ExtensionOptions, check_options
+from penstock.integrations.deciding.views import SITE_OPTIONS, Options
 from penstock.stores.base import Store
 
 EXAMPLE = "PENSTOCK = {'limit': '100/minute'}"
@@ -28,15 +30,15 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
 def configured() -> Options:
-    """What the middleware is told."""
+    """The options of the middleware."""
     if getattr(settings, "PENSTOCK", None) is None:
         raise ImproperlyConfigured(f"PenstockMiddleware needs a setting, such as {EXAMPLE}")
     return {name: _value(name, value) for name, value in _checked().items()}
 
 
-def of_the_site() -> Options:
-    """What views need of it. The rest may be named in their own module, and be unknown yet."""
-    return {n: _value(n, value) for n, value in _checked().items() if n in OF_A_SITE}
+def site_options() -> Options:
+    """The options that views inherit. Others may be defined in the views' module, later."""
+    return {n: _value(n, value) for n, value in _checked().items() if n in SITE_OPTIONS}
 
 
 def _checked() -> Options:
@@ -46,15 +48,20 @@ def _checked() -> Options:
     if not isinstance(options, dict):
         raise ImproperlyConfigured(f"PENSTOCK is a dict, such as {EXAMPLE}, not {options!r:.100}")
     try:
-        check_options("PENSTOCK", options, ViewOptions, "limit")
+        check_options("PENSTOCK", options, ExtensionOptions, "limit")
     except TypeError as error:
         raise ImproperlyConfigured(str(error)) from None
-    return options
+    try:
+        return with_environment(options)
+    except (TypeError, ValueError, OSError, PenstockError) as error:
+        raise ImproperlyConfigured(f"PENSTOCK: {error}") from error
 
 
 def _value(name: str, value: Any) -> Any:
     if name == "limit" and isinstance(value, (list, tuple)):
         return [_value(name, each) for each in value]
+    if name == "limit" and isinstance(value, dict):
+        return {_value("key", key): _value(name, each) for key, each in value.items()}
     if name not in NAMED or not isinstance(value, str) or not _DOTTED.fullmatch(value):
         return value
     return _store(value) if name == "store" else _imported(name, value)
@@ -62,9 +69,9 @@ def _value(name: str, value: Any) -> Any:
 
 @cache
 def _store(dotted: str) -> Any:
-    """One for all who ask: a store, or what a function without arguments makes."""
-    found = _imported("store", dotted)
-    return found if isinstance(found, Store) or not callable(found) else found()
+    """The same for all limits: a store, or what a function without arguments returns."""
+    store = _imported("store", dotted)
+    return store if isinstance(store, Store) or not callable(store) else store()
 
 
 def _imported(name: str, dotted: str) -> Any:

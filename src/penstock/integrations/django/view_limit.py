@@ -1,8 +1,8 @@
-"""A limit before Django's views, and who tells of it."""
+"""A limit before Django's views, and the headers of their responses."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
@@ -16,47 +16,72 @@ from django.core.exceptions import (
 from django.http import Http404, HttpRequest, HttpResponse, RawPostDataException
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
+from django.urls import get_resolver
 
-from penstock.integrations.deciding.defer import Deferred
-from penstock.integrations.deciding.http import NAMES, Answer, Header
+from penstock.integrations.deciding.applied_limits import (
+    APPLIED,
+    AppliedLimits,
+    fields_of,
+    keep_counted,
+    release,
+    settle,
+    settles,
+)
+from penstock.integrations.deciding.marked_views import some_are_marked
 from penstock.integrations.deciding.outcome import Outcome
-from penstock.integrations.deciding.pending import PENDING, Pending, Settling, abandoned, fields_of
+from penstock.integrations.deciding.refusals import Deferred
 from penstock.integrations.deciding.request import Request, Response
+from penstock.integrations.deciding.responses import NAMES, Answer, Header
 from penstock.integrations.deciding.views import ViewLimit
-from penstock.integrations.deciding.waiting import Flow, awaited
-from penstock.integrations.wsgi.client import WATCHED, WatchedInput, client_absent, promised
-from penstock.integrations.wsgi.request import headers_of
+from penstock.integrations.deciding.waiting import Flow, all_of, awaited
+from penstock.integrations.django.counts import CHECKPOINTS
+from penstock.integrations.django.request import DjangoRequest
+from penstock.integrations.wsgi.disconnects import (
+    WATCHED,
+    WatchedInput,
+    client_absent,
+    content_length,
+)
 
-# On Django's request: what a view raised and nobody caught.
+# On Django's request: an exception that nobody caught.
 ERROR = "_penstock_error"
 
 
 class DjangoLimit(ViewLimit):
-    """A limit, wherever it stands."""
+    """A limit of a site or a view."""
 
     def __init__(self, *, asynchronous: bool, **options: Any) -> None:
         super().__init__(asynchronous=asynchronous, **options)
         self._asynchronous = asynchronous
-        if asynchronous and self.fallback is not None and not iscoroutinefunction(self.fallback):
-            self.fallback = sync_to_async(self.fallback)
+        CHECKPOINTS.add(self.checkpoint)
+        fallback = self.refusals.fallback
+        if asynchronous and fallback is not None and not iscoroutinefunction(fallback):
+            self.refusals.fallback = sync_to_async(fallback)
 
-    def decide(self, request: Request) -> Flow[Outcome | None]:
-        """Where there is an event loop, Django's user cannot be had without awaiting it."""
+    def decide(self, request: Request, exempt: bool) -> Flow[Outcome | None]:
+        """In an event loop, Django's user has to be awaited."""
         try:
-            return (yield from self.checkpoint.flow(request))
+            return (yield from self.checkpoint.flow(request, exempt))
         except SynchronousOnlyOperation:
             native = request.native
             if not self._asynchronous or not hasattr(native, "auser"):
                 raise
-        # Nothing was counted: a key is asked for before anything else happens.
+        # Nothing was counted yet: the key comes first.
         native.user = yield native.auser()
-        return (yield from self.checkpoint.flow(request))
+        return (yield from self.checkpoint.flow(request, exempt))
+
+    def view_of(self, request: Request) -> Any:
+        assert isinstance(request, DjangoRequest)
+        # Views are marked when their module is imported, which the URL patterns do.
+        _ = get_resolver(getattr(request.native, "urlconf", None)).url_patterns
+        match = request.match if some_are_marked() else None
+        return None if match is None else match.func
 
     def note(self, request: Request, outcome: Outcome) -> None:
         request.native.penstock = outcome
 
     def watch(self, request: Request) -> None:
-        """Django has taken the body's stream out of the environ already.
+        """Django keeps the body's stream itself, and not in the environ.
 
         In ASGI it has read the body, and cancels a view whose client leaves.
         """
@@ -65,97 +90,103 @@ class DjangoLimit(ViewLimit):
         started = getattr(native, "_read_started", True)
         if hasattr(native, "scope") or stream is None or started or WATCHED in native.META:
             return
-        watched = WatchedInput(stream, promised(native.META))
+        watched = WatchedInput(stream, content_length(native.META))
         native._stream = native.META[WATCHED] = watched
-
-    def respond(self, answer: Answer) -> HttpResponse:
-        return respond(answer)
 
     def mark(self, response: Any, header: Header) -> Any:
         if isinstance(response, HttpResponseBase):
             response.headers[header[0]] = header[1]
         return response
 
-    def keep(self, request: Request) -> Deferred | None:
-        native: HttpRequest = request.native
+    def read(self, request: DjangoRequest, longest: int) -> Deferred | None:
+        native = request.native
         length = native.META.get("CONTENT_LENGTH") or ""
-        asgi = hasattr(native, "scope")
-        if length.isdecimal() and int(length) > self.defer_body:
+        if length.isdecimal() and int(length) > longest:
             return None
-        if not length and not asgi and "HTTP_TRANSFER_ENCODING" in native.META:
+        if not length and not hasattr(native, "scope") and "HTTP_TRANSFER_ENCODING" in native.META:
             return None  # chunked: Django does not read it
         try:
             body = native.body
         except (RequestDataTooBig, RawPostDataException):
             return None
-        if len(body) > self.defer_body:
-            return None
-        query, headers = native.META.get("QUERY_STRING", ""), headers_of(native.META)
-        return Deferred(request.method, request.path, query, headers, body, request.client)
+        return request.deferred(body) if len(body) <= longest else None
 
     def refuse(self, answer: Answer, outcome: Outcome) -> HttpResponse:
-        return self.respond(answer)
+        return respond(answer)
 
 
-class Turn:
-    """What one of us does for a request. The outermost tells of all, and settles."""
+def limited(
+    view_limit: DjangoLimit | None,
+    call: Callable[..., Any],
+    asynchronous: bool,
+    request: DjangoRequest,
+    /,
+    *args: Any,
+    **kwargs: Any,
+) -> Flow[Any]:
+    """The response: of ``call``, unless the limit refuses.
 
-    def __init__(self, native: HttpRequest) -> None:
-        self._native = native
-        self._carrier = carrier_of(native)
-        pending: Pending | None = self._carrier.get(PENDING)
-        self._outermost = pending is None
-        self.pending: Pending = [] if pending is None else pending
-        if pending is None:
-            self._carrier[PENDING] = self.pending
+    The outermost one of a request adds the headers of all limits, and settles.
+    """
+    native = request.native
+    carrier = carrier_of(native)
+    outermost = APPLIED not in carrier
+    applied: AppliedLimits = carrier.setdefault(APPLIED, [])
+    response = None
+    try:
+        if view_limit is not None:
+            response = yield from view_limit.flow(request, applied, native, *args, **kwargs)
+        if response is None:
+            response = call(native, *args, **kwargs)
+            if asynchronous:
+                response = yield response
+    except BaseException as error:
+        if outermost:
+            del carrier[APPLIED]
+            if isinstance(error, Exception):
+                response = _response_to(error)
+                yield from all_of(settle(applied, response, client_absent(native.META)))
+            else:  # it was cancelled
+                yield from all_of(keep_counted(applied))
+            yield from all_of(release(applied))
+        raise
+    if outermost:
+        del carrier[APPLIED]
+        yield from all_of(_add_headers(response, native, applied))
+        yield from all_of(release(applied))
+    return response
 
-    def done(self, response: Any) -> list[Awaitable[Any]]:
-        """Returns what has to be awaited."""
-        if not self._leave() or not isinstance(response, HttpResponseBase):
-            return []
-        for name in NAMES if self.pending else ():
-            del response[name]
-        for name, value in fields_of(self.pending):
-            response[name] = value
-        settling = Settling(self.pending)
-        if not settling.wanted:
-            return []
-        error = getattr(self._native, ERROR, None) if response.status_code >= 500 else None
-        headers = {name.lower(): value for name, value in response.items()}
-        return settling.settle(Response(response.status_code, headers, error), self._absent())
 
-    def failed(self, error: Exception) -> list[Awaitable[Any]]:
-        """Returns what has to be awaited."""
-        if not self._leave():
-            return []
-        return Settling(self.pending).settle(_answered(error), self._absent())
-
-    def abandoned(self) -> list[Awaitable[Any]]:
-        """It was cancelled. Returns what has to be awaited."""
-        return abandoned(self.pending) if self._leave() else []
-
-    def _absent(self) -> bool:
-        return client_absent(self._native.META)
-
-    def _leave(self) -> bool:
-        if self._outermost:
-            self._carrier.pop(PENDING, None)
-        return self._outermost
+def _add_headers(
+    response: Any, native: HttpRequest, applied: AppliedLimits
+) -> list[Awaitable[Any]]:
+    """Returns what has to be awaited to settle."""
+    if not applied or not isinstance(response, HttpResponseBase):
+        return []
+    for name in NAMES:
+        del response[name]
+    for name, value in fields_of(applied):
+        response[name] = value
+    if not settles(applied):
+        return []
+    error = getattr(native, ERROR, None) if response.status_code >= 500 else None
+    headers = {name.lower(): value for name, value in response.items()}
+    answered = Response(response.status_code, headers, error)
+    return settle(applied, answered, client_absent(native.META))
 
 
 def carrier_of(native: HttpRequest) -> MutableMapping[str, Any]:
-    """Where the list is: another of us may be outside of Django, and have made it already."""
+    """Where the list of limits is: that of a middleware outside Django, too."""
     scope: MutableMapping[str, Any] | None = getattr(native, "scope", None)
-    carrier: MutableMapping[str, Any] = native.META if scope is None else scope
-    return carrier
+    return native.META if scope is None else scope
 
 
 def respond(answer: Answer) -> HttpResponse:
     return HttpResponse(answer.body, status=answer.status, headers=dict(answer.headers))
 
 
-def _answered(error: Exception) -> Response:
-    """What Django will make of it."""
+def _response_to(error: Exception) -> Response:
+    """The response that Django will make."""
     if isinstance(error, Http404):
         return Response(404, {})
     if isinstance(error, PermissionDenied):
@@ -166,15 +197,5 @@ def _answered(error: Exception) -> Response:
 
 
 def wait(waiting: Awaitable[Any]) -> Any:
-    """In a thread, for a coroutine."""
+    """Wait for a coroutine in a thread."""
     return async_to_sync(awaited)(waiting)
-
-
-def wait_for_all(waiting: Iterable[Awaitable[Any]]) -> None:
-    for each in waiting:
-        wait(each)
-
-
-async def await_all(waiting: Iterable[Awaitable[Any]]) -> None:
-    for each in waiting:
-        await each

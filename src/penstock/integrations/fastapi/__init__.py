@@ -1,19 +1,42 @@
-"""FastAPI: a limit as a dependency.
+"""FastAPI: limits for routes.
 
->>> from fastapi import Depends, FastAPI
+>>> from fastapi import FastAPI
 >>> from penstock.integrations.fastapi import limit
 >>> app = FastAPI()
->>> @app.get("/search", dependencies=[Depends(limit("10/second"))])
+>>> @app.get("/search")
+... @limit("10/second")
 ... async def search(q: str) -> list[str]: ...
 
-For the whole application there is `penstock.integrations.asgi.PenstockMiddleware`.
+As a dependency it is ``Depends(limit("10/second"))``, for a route, a router or the application.
+For the whole application there is also `penstock.integrations.asgi.PenstockMiddleware`.
 
-FastAPI merges a dependency's headers into what a handler returns, unless that is a Response
-itself, and tells a dependency of exceptions, but of no status. Where that matters, add
-`LimitFields` to the application: it sees all that is sent. `PenstockMiddleware` does it, too.
+FastAPI merges a dependency's headers into a handler's response, unless the handler returns a
+`Response`. A dependency sees exceptions, but not the status. The decorator sees both. For
+dependencies, add the middleware `LimitFields`, which sees every response. The middleware in
+`penstock.integrations.asgi` does the same.
+
+`document_limits` shows the limits in the OpenAPI document.
 """
 
-from penstock.integrations.asgi.fields import LimitFields
-from penstock.integrations.fastapi.dependency import RateLimited, limit
+try:
+    import fastapi as _fastapi  # noqa: F401 - for the message below
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "FastAPI is not installed: pip install 'penstock[fastapi]'", name=error.name
+    ) from error
 
-__all__ = ["LimitFields", "RateLimited", "limit"]
+from penstock.integrations.asgi import PenstockMiddleware
+from penstock.integrations.asgi.headers import LimitFields
+from penstock.integrations.deciding.marked_views import exempt
+from penstock.integrations.fastapi.exceptions import RateLimited
+from penstock.integrations.fastapi.openapi import document_limits
+from penstock.integrations.fastapi.route_limit import limit
+
+__all__ = [
+    "LimitFields",
+    "PenstockMiddleware",
+    "RateLimited",
+    "document_limits",
+    "exempt",
+    "limit",
+]

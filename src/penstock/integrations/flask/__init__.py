@@ -8,24 +8,32 @@
 ... @limit("10/second")
 ... def search() -> list[str]: ...
 
-A refusal is raised as an exception of Werkzeug's, so ``@app.errorhandler(429)`` can answer in
-its own way. Limits that do not need to know routes or users can stand further out:
-`penstock.integrations.wsgi.PenstockWSGI`.
+A refusal is raised as a Werkzeug exception, so that ``@app.errorhandler(429)`` can respond. If a
+limit needs neither routes nor users, `penstock.integrations.wsgi.PenstockWSGI` is enough.
 """
 
 try:
-    import flask as _flask  # noqa: F401 - to say so in words if it is not there
+    import flask as _flask  # noqa: F401 - for the message below
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "Flask is not installed: pip install 'penstock[flask]'", name=error.name
     ) from error
 
-from penstock.integrations.flask.extension import Penstock, limit
-from penstock.integrations.flask.refusals import (
+from penstock.integrations.deciding.marked_views import exempt
+from penstock.integrations.flask.exceptions import (
     Denied,
     LimitsUnavailable,
     PathUnclear,
     RateLimited,
 )
+from penstock.integrations.flask.extension import Penstock, limit
 
-__all__ = ["Denied", "LimitsUnavailable", "PathUnclear", "Penstock", "RateLimited", "limit"]
+__all__ = [
+    "Denied",
+    "LimitsUnavailable",
+    "PathUnclear",
+    "Penstock",
+    "RateLimited",
+    "exempt",
+    "limit",
+]

@@ -26,10 +26,10 @@ class FlaskRequest(WsgiRequest):
 
     @property
     def user(self) -> str | None:
-        """Flask-Login's user, or ``g.user``, or what the server says."""
+        """Flask-Login's user, or ``g.user``, or the server's ``REMOTE_USER``."""
         if hasattr(current_app, "login_manager"):
             return _logged_in(import_module("flask_login").current_user)
-        return _identity(flask.g.get("user")) or super().user
+        return identity_of(flask.g.get("user")) or super().user
 
     @cached_property
     def cookies(self) -> Mapping[str, str]:
@@ -40,15 +40,6 @@ class FlaskRequest(WsgiRequest):
     def route(self) -> str | None:
         rule = self.native.url_rule
         return None if rule is None else rule.rule
-
-
-def _identity(user: Any) -> str | None:
-    """Of an object, a number, or a row of a database."""
-    if isinstance(user, int):
-        return str(user)
-    if hasattr(user, "keys"):
-        return str(user["id"]) if "id" in list(user.keys()) else None
-    return identity_of(user)
 
 
 def _logged_in(user: Any) -> str | None:

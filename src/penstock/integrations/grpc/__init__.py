@@ -5,15 +5,9 @@
 """
 
 try:
-    from penstock.integrations.grpc.call import (
-        Call,
-        Status,
-        by_metadata,
-        by_method,
-        by_peer,
-        combined,
-    )
-    from penstock.integrations.grpc.exempt import EXEMPT
+    from penstock.integrations.deciding.keys import combined
+    from penstock.integrations.grpc.call import Call, Status, by_metadata, by_method, by_peer
+    from penstock.integrations.grpc.options import EXEMPT
     from penstock.integrations.grpc.sync import RateLimitInterceptor
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("grpc", "google"):

@@ -17,8 +17,8 @@ import grpc
 import grpc.aio
 
 from penstock.integrations.deciding.waiting import Flow, finish_async
-from penstock.integrations.grpc.interceptor import Interceptor, Visit
-from penstock.integrations.grpc.wrap import Behaviour, InThreads, wrapped
+from penstock.integrations.grpc.interceptor import ActiveCall, Interceptor
+from penstock.integrations.grpc.sync import Behaviour, InThreads, wrap
 
 __all__ = ["RateLimitInterceptor"]
 
@@ -41,11 +41,11 @@ class RateLimitInterceptor(Interceptor, grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        return wrapped(handler, _InTasks(self, handler_call_details).around)
+        return wrap(handler, _InTasks(self, handler_call_details).around)
 
 
 class _InTasks:
-    """Behaviours of all kinds that grpc.aio runs; what comes out is of the same kind."""
+    """Wraps behaviours of all kinds that grpc.aio runs, each in one of the same kind."""
 
     def __init__(self, interceptor: Interceptor, details: grpc.HandlerCallDetails) -> None:
         self._interceptor = interceptor
@@ -58,40 +58,40 @@ class _InTasks:
             return self._around_coroutine(behaviour)
         return self._in_threads().around(behaviour, streams)
 
-    async def _enter(self, context: Any) -> Visit:
+    async def _enter(self, context: Any) -> ActiveCall:
         call = self._interceptor.call(self._details, context)
-        visit = await finish_async(self._interceptor.admit(call, context))
-        if visit.refusal is not None:
-            context.set_trailing_metadata(visit.trailing())
-            await context.abort(visit.refusal.code, visit.refusal.message)
-        return visit
+        active = await finish_async(self._interceptor.admit(call, context))
+        if active.refusal is not None:
+            context.set_trailing_metadata(active.trailing())
+            await context.abort(active.refusal.code, active.refusal.message)
+        return active
 
-    async def _leave(self, visit: Visit, error: BaseException | None = None) -> None:
-        flow = visit.end(error)
+    async def _leave(self, active: ActiveCall, error: BaseException | None = None) -> None:
+        flow = active.end(error)
         if flow is not None:
             await finish_async(flow)
 
-    async def _fail(self, visit: Visit, error: BaseException) -> None:
-        """The handler raised: what that means is the call's status, if it is an error of ours."""
+    async def _fail(self, active: ActiveCall, error: BaseException) -> None:
+        """End the call with the status of the error, if it is one of ours."""
         try:
-            refusal = visit.refusal_for(error)
+            refusal = active.refusal_for(error)
             if refusal is not None:
-                await visit.context.abort(refusal.code, refusal.message)
+                await active.context.abort(refusal.code, refusal.message)
         finally:
-            await self._leave(visit, error)
+            await self._leave(active, error)
 
     def _around_coroutine(self, behaviour: Behaviour) -> Behaviour:
         """One response, or a stream of them that the handler writes itself."""
 
         @wraps(behaviour)
         async def coroutine(request: Any, context: Any) -> Any:
-            visit = await self._enter(context)
+            active = await self._enter(context)
             try:
-                response = await behaviour(request, visit.context)
+                response = await behaviour(request, active.context)
             except BaseException as error:
-                await self._fail(visit, error)
+                await self._fail(active, error)
                 raise
-            await self._leave(visit)
+            await self._leave(active)
             return response
 
         return coroutine
@@ -99,28 +99,28 @@ class _InTasks:
     def _around_generator(self, behaviour: Behaviour) -> Behaviour:
         @wraps(behaviour)
         async def generator(request: Any, context: Any) -> AsyncGenerator[Any, None]:
-            visit = await self._enter(context)
+            active = await self._enter(context)
             try:
-                async with aclosing(behaviour(request, visit.context)) as responses:
+                async with aclosing(behaviour(request, active.context)) as responses:
                     async for response in responses:
-                        visit.answers()
+                        active.responds()
                         yield response
             except BaseException as error:
-                await self._fail(visit, error)
+                await self._fail(active, error)
                 raise
-            await self._leave(visit)
+            await self._leave(active)
 
         return generator
 
     def _in_threads(self) -> InThreads:
-        """For plain functions, which grpc.aio runs in threads; what may wait, waits here."""
+        """For plain functions, which grpc.aio runs in threads. Flows run in this loop."""
         loop = asyncio.get_running_loop()
 
-        def tell(flow: Flow[None]) -> None:
+        def start(flow: Flow[None]) -> None:
             # Not waited for: this may be the loop's own thread, at the end of a generator.
             asyncio.run_coroutine_threadsafe(finish_async(flow), loop)
 
-        def ask(flow: Flow[Visit]) -> Visit:
+        def wait_for(flow: Flow[ActiveCall]) -> ActiveCall:
             return asyncio.run_coroutine_threadsafe(finish_async(flow), loop).result()
 
-        return InThreads(self._interceptor, self._details, ask, tell)
+        return InThreads(self._interceptor, self._details, wait_for, start)

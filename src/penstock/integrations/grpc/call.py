@@ -1,15 +1,15 @@
-"""Who calls what, and how it ended; and the functions that make a key of it.
+"""Call and Status, what functions get of a call and of its end; and the key functions.
 
-gRPC writes the other end of a connection in its own way::
+gRPC writes peers like this::
 
     ipv4:203.0.113.7:51234      ipv6:[2001:db8::1]:51234      ipv6:%5B::1%5D:51234      unix:
 
-Keys of addresses are spelled as in the web frameworks, so that one limit may count both.
+Keys of addresses are those of the web frameworks, so that one limit can count both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,14 +20,21 @@ import grpc
 from penstock.integrations.deciding import keys
 from penstock.integrations.deciding.descriptors import ADDRESS, Dimension
 from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
+from penstock.integrations.deciding.key_functions import (
+    check_key_function,
+    example,
+    or_address,
+)
 from penstock.rules.lists import as_address, network_of
 
 Value = str | bytes
-Found = str | None
-KeyFunction = Callable[["Call"], Found | Awaitable[Found]]
+Key = str | None
+KeyFunction = Callable[["Call"], Key | Awaitable[Key]]
 
 UNKNOWN = "ip:unknown"
-# Codes by which a server says that the fault is its own.
+# By what users write instead of a function.
+_NAMES = {"peer": "by_peer", "ip": "by_peer", "address": "by_peer", "method": "by_method"}
+# The codes of failures of the server.
 _FAILURES = {
     grpc.StatusCode.UNKNOWN,
     grpc.StatusCode.INTERNAL,
@@ -39,14 +46,14 @@ _FAILURES = {
 
 @dataclass(frozen=True)
 class Call:
-    """A call that asks to go ahead.
+    """A call to be checked.
 
     - ``method``: ``"/shop.Orders/Place"``, of which ``service`` is ``"shop.Orders"`` and
       ``name`` is ``"Place"``
     - ``peer``: the other end of the connection, as gRPC writes it
-    - ``address``: the address of who calls, without a port: the peer's, or what trusted
-      proxies say; None for a Unix socket
-    - ``metadata``: names in lower case; each may have come more than once
+    - ``address``: the caller's address, without a port: the peer's, or the one that trusted
+      proxies report; None for a Unix socket
+    - ``metadata``: names in lower case; each may have several values
     """
 
     method: str
@@ -84,9 +91,9 @@ class Call:
 class Status:
     """How a call ended, for ``count_when``.
 
-    ``code`` is CANCELLED where the client went away from a stream, also because its time was
-    up. ``error`` is what the handler raised, if that was not by ``abort``. There is no status of
-    a call that was cancelled before its handler answered: it stays counted.
+    ``code`` is CANCELLED if the client left a stream, also because of its deadline. ``error`` is
+    what the handler raised, except by ``abort``. There is no status for a call that was
+    cancelled before its handler responded: it stays counted.
     """
 
     code: grpc.StatusCode
@@ -110,6 +117,7 @@ def by_method(call: Call) -> str:
     return f"method:{call.method}"
 
 
+@example("by_metadata('x-api-key')")
 def by_metadata(
     name: str,
     *,
@@ -119,32 +127,31 @@ def by_metadata(
 ) -> KeyFunction:
     """The value of a piece of metadata; where there is none, the caller's address.
 
-    A ``secret`` is hashed: it is neither stored nor logged. What came more than once counts
-    as absent, as nobody can tell which of them the handler believes.
+    A ``secret`` is hashed: it is neither stored nor logged. Metadata with several values counts
+    as absent, as it is unknown which of them the handler uses.
     """
     if not isinstance(name, str) or not name or not name.isascii():
         raise ValueError(f"metadata has ASCII names, such as 'x-api-key', not {name!r:.100}")
-    if otherwise is not None and not callable(otherwise):
-        raise TypeError(f"otherwise is a function from a call to a key, not {otherwise!r:.100}")
-    wanted = name.lower()
+    if otherwise is not None:
+        check_key_function(otherwise, "otherwise", _NAMES, "by_metadata({})")
+    lower_name = name.lower()
 
-    def find(call: Call) -> Found | Awaitable[Found]:
-        values = call.metadata.get(wanted, ())
+    def find(call: Call) -> Key | Awaitable[Key]:
+        values = call.metadata.get(lower_name, ())
         if len(values) == 1 and values[0]:
             value = _as_text(values[0])
             if secret:
                 return keys.tagged("key", keys.hashed(value, salt))
-            return keys.tagged(f"metadata:{wanted}", value)
+            return keys.tagged(f"metadata:{lower_name}", value)
         return None if otherwise is None else otherwise(call)
 
     return find
 
 
-def combined(*functions: KeyFunction) -> KeyFunction:
-    """A key of several: ``combined(by_peer, by_method)`` counts each caller on each method."""
-    join: Callable[..., Any] = keys.combined
-    joined: KeyFunction = join(*functions)
-    return joined
+def as_key(key: Any) -> KeyFunction:
+    """A key function that never returns nothing: where the user's does, it is the address."""
+    check_key_function(key, "key", _NAMES, "by_metadata({})")
+    return key if key in (by_peer, by_method) else or_address(key, by_peer)
 
 
 # What rules can be counted by, by the names of their keys.
@@ -158,8 +165,8 @@ DIMENSIONS: Mapping[str, Dimension[Call]] = {
 def family(name: str) -> Dimension[Call] | None:
     """``metadata:NAME``, for every name."""
     kind, _, argument = name.partition(":")
-    wanted = argument.strip().lower()
-    return (lambda call: call.text(wanted)) if kind == "metadata" and wanted else None
+    lower_name = argument.strip().lower()
+    return (lambda call: call.text(lower_name)) if kind == "metadata" and lower_name else None
 
 
 def address_of(peer: str) -> str | None:
@@ -170,10 +177,6 @@ def address_of(peer: str) -> str | None:
     host = unquote(rest).rpartition(":")[0]
     address = as_address(host.removeprefix("[").removesuffix("]"))
     return None if address is None else str(address).partition("%")[0]
-
-
-def as_pairs(metadata: Iterable[Any] | None) -> tuple[tuple[str, Value], ...]:
-    return tuple([(name, value) for name, value in metadata or ()])
 
 
 def _as_text(value: Value) -> str:

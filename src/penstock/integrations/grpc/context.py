@@ -1,8 +1,8 @@
-"""A servicer context that keeps what an interceptor added and notes how the call ends.
+"""A servicer context that keeps the metadata of an interceptor, and notes how the call ends.
 
-In both of gRPC's stacks, `set_trailing_metadata` replaces what was there, and `abort` of
-the asynchronous one does so, too, and sends it off at once. So the handler is given this
-context, which adds ours to whatever it sets.
+In `grpc.server` and in `grpc.aio`, `set_trailing_metadata` replaces what was there. In
+`grpc.aio`, `abort` does so, too, and sends it at once. So the handler gets this context, which
+adds the interceptor's metadata to whatever the handler sets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from penstock.integrations.deciding.outcome import Outcome
-from penstock.integrations.grpc.answer import Metadata
+from penstock.integrations.grpc.trailers import Metadata
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -23,45 +23,45 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 class Watched:
     """The context of one call, as its handler sees it. Fits all of gRPC's contexts."""
 
-    __slots__ = ("_aborted", "_added", "_code", "_context", "_own", "answered", "outcome")
+    __slots__ = ("_aborted", "_added", "_code", "_context", "_metadata", "answered", "outcome")
 
     def __init__(self, context: Any, added: Metadata, outcome: Outcome) -> None:
         self._context = context
         self._added = added
         self.outcome = outcome
-        self._own = already_set(context)
+        self._metadata = already_set(context)
         self._code: grpc.StatusCode | None = None
         self._aborted = False
         self.answered = False  # whether the client was sent anything
         if added:
-            context.set_trailing_metadata((*self._own, *added))
+            context.set_trailing_metadata((*self._metadata, *added))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
     def set_trailing_metadata(self, trailing_metadata: Iterable[Any]) -> None:
-        self._own = tuple(trailing_metadata)
-        self._context.set_trailing_metadata((*self._own, *self._added))
+        self._metadata = tuple(trailing_metadata)
+        self._context.set_trailing_metadata((*self._metadata, *self._added))
 
     @property
     def penstock_limits(self) -> list[Watched]:
-        """Of all interceptors of ours that have let this call pass, the innermost first."""
+        """The contexts of all our interceptors that let this call pass, the innermost first."""
         return [self, *limits_of(self._context)]
 
-    def tell(self, added: Metadata) -> None:
-        """Tell this from now on, instead of what was added before."""
+    def replace_fields(self, added: Metadata) -> None:
+        """Send these from now on, instead of those that were added before."""
         self._added = added
-        self._context.set_trailing_metadata((*self._own, *added))
+        self._context.set_trailing_metadata((*self._metadata, *added))
 
     def trailing_metadata(self) -> Any:
         """What the handler has set."""
-        return self._own
+        return self._metadata
 
     def set_code(self, code: Any) -> None:
         self._code = _as_code(code)
         self._context.set_code(code)
 
-    # Not coroutine functions: a coroutine, where there is one, goes to the handler to await.
+    # Not coroutine functions: if there is a coroutine, the handler awaits it.
 
     def write(self, message: Any) -> Any:
         self.answered = True
@@ -74,21 +74,21 @@ class Watched:
     def abort(self, code: Any, details: str = "", trailing_metadata: Iterable[Any] = ()) -> Any:
         self._code = _as_code(code)
         self._aborted = True
-        own = tuple(trailing_metadata)
-        if own:
-            self.set_trailing_metadata(own)
+        metadata = tuple(trailing_metadata)
+        if metadata:
+            self.set_trailing_metadata(metadata)
         return self._context.abort(code, details)
 
     def abort_with_status(self, status: Any) -> Any:
         return self.abort(status.code, status.details, status.trailing_metadata or ())
 
 
-# Handlers, and what checks their annotations, may look.
+# For handlers, and type checks at run time.
 grpc.ServicerContext.register(Watched)
 
 
 def limits_of(context: Any) -> list[Watched]:
-    """Also through contexts of others' interceptors, if these hand on what they do not know."""
+    """Also through the contexts of other interceptors, if they pass unknown attributes on."""
     watched: list[Watched] = getattr(context, "penstock_limits", [])
     return watched
 
@@ -98,7 +98,7 @@ def is_gone(context: Any, error: BaseException | None) -> bool:
     if isinstance(error, (GeneratorExit, CancelledError)):
         return True
     is_active = getattr(context, "is_active", None)
-    if is_active is not None:  # threads are not told; they can look
+    if is_active is not None:  # threads are not cancelled; they can look
         return not is_active()
     cancelled = getattr(context, "cancelled", None)  # not in threads of grpc.aio
     if (cancelled is not None and cancelled()) or _is_broken(error):
@@ -111,7 +111,7 @@ def is_gone(context: Any, error: BaseException | None) -> bool:
 
 
 def _is_broken(error: BaseException | None) -> bool:
-    """Whether it comes of a message that could not be sent, or read, any more."""
+    """Whether a message could no longer be sent or read."""
     while error is not None:
         if isinstance(error, grpc.aio.InternalError):
             return True
@@ -119,8 +119,8 @@ def _is_broken(error: BaseException | None) -> bool:
     return False
 
 
-def ended(watched: Watched, error: BaseException | None) -> tuple[Any, BaseException | None]:
-    """The code with which the handler left by itself, and what it raised of its own."""
+def final_code(watched: Watched, error: BaseException | None) -> tuple[Any, BaseException | None]:
+    """The code with which the handler ended the call, and what it raised."""
     code = watched._code
     if watched._aborted:
         return code, None
@@ -134,7 +134,7 @@ def left_by_itself(watched: Watched, error: BaseException | None) -> bool:
 
 
 def already_set(context: Any) -> tuple[Any, ...]:
-    """Trailing metadata that somebody has set before, as far as the context can tell."""
+    """Trailing metadata that was set before, if the context knows."""
     read = getattr(context, "trailing_metadata", None)
     try:
         return () if read is None else tuple(read() or ())

@@ -1,4 +1,4 @@
-"""Interceptor: one call, from who asks to what is counted in the end. Shared by both stacks."""
+"""Interceptor: checks a call, and settles it at its end. For `grpc.server` and `grpc.aio`."""
 
 from __future__ import annotations
 
@@ -17,62 +17,67 @@ from penstock.events import Hook
 from penstock.integrations.deciding.checkpoint import Checkpoint, check_on_failure
 from penstock.integrations.deciding.deciders import ByGate, ByLimits, Limits
 from penstock.integrations.deciding.descriptors import Dimension
-from penstock.integrations.deciding.identity import X_FORWARDED_FOR, Trust
+from penstock.integrations.deciding.identity import X_FORWARDED_FOR
 from penstock.integrations.deciding.options import check_options
 from penstock.integrations.deciding.outcome import Outcome, Undecided
+from penstock.integrations.deciding.proxy_notice import trust_of
 from penstock.integrations.deciding.waiting import Flow, value
-from penstock.integrations.grpc import answer
-from penstock.integrations.grpc.answer import Refusal
+from penstock.integrations.grpc import trailers
 from penstock.integrations.grpc.call import (
     DIMENSIONS,
     Call,
     KeyFunction,
     Status,
-    as_pairs,
+    as_key,
     by_peer,
     family,
 )
 from penstock.integrations.grpc.context import (
     Watched,
     already_set,
-    ended,
+    final_code,
     is_gone,
     left_by_itself,
     limits_of,
 )
-from penstock.integrations.grpc.exempt import EXEMPT, ExemptFunction, as_exempt
 from penstock.integrations.grpc.options import (
+    EXEMPT,
     CallOptions,
     CostFunction,
     CountWhen,
+    ExemptFunction,
     LimitFunction,
+    as_exempt,
 )
-from penstock.limit import Limit
+from penstock.integrations.grpc.trailers import Refusal
 from penstock.limiter import Limiter
+from penstock.limits import Limit
 from penstock.stores.base import Store
 
 logger = logging.getLogger("penstock")
 
 
 class Interceptor:
-    """What an interceptor was told, made ready.
+    """The options of an interceptor, and what it does for each call.
 
     - ``limiter``: a limiter, or a limit as text; with ``key``, a function of the `Call`, and
       ``limit``: other limits than the limiter's own, or a function of the call, where
-      None means not limited; ``name`` is what clients are told it is called
+      None means not limited; ``name`` is the limit's name in metadata
     - or ``gate``: a gate, or the path of a file of rules; with ``domain``, ``dimensions``, and
       ``watch``: reload the file when it changes, until `close`
-    - ``store``: where to count, if neither a limiter nor a gate says so
+    - ``store``: where to count, if neither a limiter nor a gate has one
     - ``cost``: units, or a function of the call
     - ``exempt``: names of methods and services that are never counted, or a function; deny
-      lists apply to them all the same
-    - ``count_when``: a function of the `Status`; where it says no, what was taken is given
+      lists still apply to them
+    - ``count_when``: a function of the `Status`; if it returns False, what was taken is given
       back when the call ends
-    - ``shadow``: decide and tell, and refuse nobody
-    - ``on_failure``: when the store cannot be asked: ``"open"``, or ``"closed"``
-    - ``trusted``, ``hops``, ``forwarded``: which proxies are believed, see `Trust`
-    - ``hook``: called with a `penstock.events.Refused` for everyone who is refused, or
+    - ``shadow``: decide and report, but refuse no call
+    - ``on_failure``: if the store is not available: ``"open"``, or ``"closed"``
+    - ``trusted``, ``hops``, ``forwarded``: which proxies are trusted, see `Trust`
+    - ``hook``: called with a `penstock.events.Refused` for every call that is refused, or
       would be
+    - ``enabled``: False: nothing is decided and no metadata is added; None: as
+      ``PENSTOCK_ENABLED`` says
     """
 
     asynchronous = False
@@ -97,7 +102,7 @@ class Interceptor:
         count_when: CountWhen | None = None,
         shadow: bool = False,
         on_failure: str | None = None,
-        store: Store | None = None,
+        store: Store | str | None = None,
         name: str = "default",
         domain: str | None = None,
         dimensions: Mapping[str, Dimension[Call] | str] | None = None,
@@ -106,6 +111,7 @@ class Interceptor:
         hops: int = 0,
         forwarded: str = X_FORWARDED_FOR,
         hook: Hook | None = None,
+        enabled: bool | None = None,
     ) -> None:
         check_on_failure(on_failure)
         if count_when is not None and not callable(count_when):
@@ -116,7 +122,7 @@ class Interceptor:
             key=key, limit=limit, cost=cost, exempt=exempt, count_when=count_when,
             **{f"dimension {name!r}": how for name, how in (dimensions or {}).items()},
         )  # fmt: skip
-        self._trust = Trust(trusted, hops, forwarded)
+        self._trust = trust_of(trusted, hops, forwarded)
         self._count_when = count_when
         decider: ByLimits[Call] | ByGate[Call]
         if gate is not None:
@@ -132,17 +138,16 @@ class Interceptor:
         else:
             if domain is not None or dimensions is not None or watch:
                 raise TypeError("domain, dimensions and watch are for a gate; a limiter has a key")
-            if not callable(key):
-                raise TypeError(f"key is a function from a call to a key, not {key!r:.100}")
             assert limiter is not None
             decider = ByLimits(
-                as_limiter(limiter, store, self.asynchronous), limit, key,
+                as_limiter(limiter, store, self.asynchronous), limit, as_key(key),
                 name=name, on_failure=on_failure, asynchronous=self.asynchronous,
                 settles=count_when is not None,
             )  # fmt: skip
         self._checkpoint = Checkpoint(
             decider, asynchronous=self.asynchronous, cost=cost, exempt=as_exempt(exempt),
             shadow=shadow, on_failure=on_failure, hook=hook, source="grpc",
+            enabled=enabled,
         )  # fmt: skip
 
     def _check_plain(self, **functions: object) -> None:
@@ -156,47 +161,52 @@ class Interceptor:
                 )
 
     def call(self, details: grpc.HandlerCallDetails, context: Any) -> Call:
-        """The call as functions see it: the peer is known to its context alone."""
-        pairs = as_pairs(details.invocation_metadata)
+        """The call as functions get it. Only the context knows the peer."""
+        pairs = tuple([(name, value) for name, value in details.invocation_metadata or ()])
         return Call(details.method, context.peer(), pairs, self._trust)
 
-    def admit(self, call: Call, context: Any) -> Flow[Visit]:
-        """Decide, before the handler runs and before it reads anything."""
+    def admit(self, call: Call, context: Any) -> Flow[ActiveCall]:
+        """Check the limits, before the handler runs and reads anything."""
         outcome = yield from self._checkpoint.flow(call)
         if outcome is None:
-            return Visit(self, call, context)
+            return ActiveCall(self, call, context)
         if not outcome.allowed:
             yield from self._withdraw(context)
-            return Visit(self, call, context, refusal=answer.to_outcome(outcome))
-        return Visit(self, call, context, None if isinstance(outcome, Undecided) else outcome)
+            return ActiveCall(self, call, context, refusal=trailers.to_outcome(outcome))
+        return ActiveCall(self, call, context, None if isinstance(outcome, Undecided) else outcome)
 
     def _withdraw(self, context: Any) -> Flow[None]:
-        """Interceptors before this one have let the call pass: they give back what they took."""
+        """Give back what interceptors before this one took, as they let the call pass."""
         for watched in limits_of(context):
-            back = watched.outcome.withdraw(self.asynchronous)
-            if back is not None:
-                yield back
-            watched.tell(answer.fields(watched.outcome.told))
+            yield from value(watched.outcome.withdraw(self.asynchronous))
+            watched.replace_fields(trailers.fields(watched.outcome.told))
 
     def settle(self, outcome: Outcome, status: Status) -> Flow[None]:
-        """Give back what need not be counted. The call has ended: nothing may fail any more."""
+        """Give back what need not be counted. The call has ended, so errors are only logged."""
         try:
             assert self._count_when is not None
             counts = yield from value(self._count_when(status))
-            back = (outcome.confirm if counts else outcome.give_back)(self.asynchronous)
-            if back is not None:
-                yield back
+            settle = outcome.confirm if counts else outcome.give_back
+            yield from value(settle(self.asynchronous))
         except Exception:
             logger.exception("a call to %s stays counted", status.call.method)
 
     def keep(self, outcome: Outcome) -> Flow[None]:
-        """It stays counted, whatever ``count_when`` would say."""
-        back = outcome.confirm(self.asynchronous)
-        if back is not None:
-            yield back
+        """Keep it counted, without asking ``count_when``."""
+        yield from value(outcome.confirm(self.asynchronous))
+
+    def release(self, outcome: Outcome, settling: Flow[None] | None) -> Flow[None]:
+        """Free the slots of rules with ``concurrency``, after settling."""
+        if settling is not None:
+            yield from settling
+        yield from value(outcome.release(self.asynchronous))
+
+    def reset(self) -> None:
+        """Forget all counts, as between tests. A store that you gave is cleared completely."""
+        self._checkpoint.reset()
 
     def close(self) -> None:
-        """Stop watching the file of rules, if it does."""
+        """Stop watching the file of rules."""
         self._checkpoint.close()
 
     @property
@@ -205,9 +215,9 @@ class Interceptor:
 
 
 def as_limiter(
-    limiter: Limiter | AsyncLimiter | Limit | str, store: Store | None, asynchronous: bool
+    limiter: Limiter | AsyncLimiter | Limit | str, store: Store | str | None, asynchronous: bool
 ) -> Limiter:
-    """The limiter itself, whose counters are asked directly."""
+    """The sync limiter, whose counters are used directly."""
     if isinstance(limiter, (str, Limit)):
         return Limiter(limiter, store)
     if store is not None:
@@ -216,19 +226,18 @@ def as_limiter(
         return limiter
     if isinstance(limiter, AsyncLimiter) and asynchronous:
         return limiter._limiter
-    wanted = "a Limiter or an AsyncLimiter" if asynchronous else "a Limiter"
-    raise TypeError(f"limiter is {wanted}, or a limit such as '100/minute', not {limiter!r:.100}")
+    kinds = "a Limiter or an AsyncLimiter" if asynchronous else "a Limiter"
+    raise TypeError(f"limiter is {kinds}, or a limit such as '100/minute', not {limiter!r:.100}")
 
 
-class Visit:
+class ActiveCall:
     """One call, from the decision to its end.
 
-    ``context`` is what the handler is given; ``refusal`` says that there will be none.
+    ``context`` is for the handler. If there is a ``refusal``, the handler is not called.
     """
 
     __slots__ = (
-        "_begun", "_call", "_context", "_ending", "_interceptor", "_outcome", "_watched", "context",
-        "refusal",
+        "_begun", "_call", "_context", "_ending", "_interceptor", "_watched", "context", "refusal",
     )  # fmt: skip
 
     def __init__(
@@ -241,54 +250,59 @@ class Visit:
     ) -> None:
         self._interceptor = interceptor
         self._call = call
-        self._outcome = outcome
         self._ending = threading.Lock()
         self._begun = False
         self.refusal = refusal
         self.context = self._context = context
         self._watched: Watched | None = None
         if outcome is not None:
-            self._watched = self.context = Watched(context, answer.fields(outcome.told), outcome)
+            self._watched = self.context = Watched(context, trailers.fields(outcome.told), outcome)
 
     def trailing(self) -> Sequence[Any]:
-        """What a refusal sends, with what an interceptor before us has set."""
+        """The trailing metadata of the refusal, after what other interceptors have set."""
         assert self.refusal is not None
         return (*already_set(self.context), *self.refusal.metadata)
 
     def refusal_for(self, error: BaseException) -> Refusal | None:
-        """How the call ends if its handler has raised an error of ours; None for all others.
+        """How the call ends if its handler has raised one of our errors; None for others.
 
-        A stream that has begun is left alone: grpc.aio may be sending its last response.
+        Not for a stream that has begun: grpc.aio may be sending its last response.
         """
         if self._begun or (self._watched is not None and self._watched.answered):
             return None
-        refusal = answer.to_error(error)
+        refusal = trailers.to_error(error)
         if refusal is not None:
-            own = already_set(self.context)
-            self.context.set_trailing_metadata((*own, *refusal.metadata))
+            self.context.set_trailing_metadata((*already_set(self.context), *refusal.metadata))
         return refusal
 
-    def answers(self) -> None:
+    def responds(self) -> None:
         """A response is about to be sent."""
         self._begun = True
         if self._watched is not None:
             self._watched.answered = True
 
     def end(self, error: BaseException | None) -> Flow[None] | None:
-        """What is left to do when the handler has ended, however often that is said."""
-        if self._watched is None or self._outcome is None or not self._interceptor.settles:
+        """What is left to do when the handler has ended. Only the first call counts."""
+        watched = self._watched
+        if watched is None:
             return None
-        if self._outcome.returned:  # a limit after this one has refused the call
-            return None
+        settling = self._settling(watched, error)
+        if not watched.outcome.holds_slots:
+            return settling
+        return self._interceptor.release(watched.outcome, settling)
+
+    def _settling(self, watched: Watched, error: BaseException | None) -> Flow[None] | None:
+        if not self._interceptor.settles or watched.outcome.returned:
+            return None  # there is nothing to settle, or a limit after this one has refused
         if not self._ending.acquire(blocking=False):
             return None
-        watched = self._watched
-        code, raised = ended(watched, error)
+        code, raised = final_code(watched, error)
         if is_gone(self._context, error):
-            if not left_by_itself(watched, error):
-                if not watched.answered:  # nobody knows what the handler had done
-                    return self._interceptor.keep(self._outcome)
+            if left_by_itself(watched, error):
+                keep = Status(code, self._call).failed
+            else:
+                keep = not watched.answered  # it is unknown what the handler had done
                 code, raised = grpc.StatusCode.CANCELLED, None
-            elif Status(code, self._call).failed:
-                return self._interceptor.keep(self._outcome)
-        return self._interceptor.settle(self._outcome, Status(code, self._call, raised))
+            if keep:
+                return self._interceptor.keep(watched.outcome)
+        return self._interceptor.settle(watched.outcome, Status(code, self._call, raised))

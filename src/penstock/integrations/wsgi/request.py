@@ -1,18 +1,16 @@
-"""A WSGI environ as a `Request`, and what is answered from it."""
+"""A WSGI environ as a `Request`, and how a response is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
 
-from penstock.integrations.deciding.http import Answer
 from penstock.integrations.deciding.identity import NOBODY_TRUSTED
+from penstock.integrations.deciding.refusals import Deferred
 from penstock.integrations.deciding.request import Request
-
-Environ = dict[str, Any]
-StartResponse = Callable[..., Callable[[bytes], object]]
-App = Callable[[Environ, StartResponse], Iterable[bytes]]
+from penstock.integrations.deciding.responses import Answer
+from penstock.integrations.wsgi.types import Environ, StartResponse
 
 
 class WsgiRequest(Request):
@@ -21,9 +19,9 @@ class WsgiRequest(Request):
     def __init__(self, environ: Environ, native: Any = None) -> None:
         self.environ = environ
         self.native = environ if native is None else native
-        # Flask and others go by it in upper case, however it was sent.
+        # Flask and others use it in upper case, however it was sent.
         self.method: str = environ.get("REQUEST_METHOD", "GET").upper()
-        # Bytes that were read as Latin-1 (PEP 3333) are UTF-8 in truth.
+        # The bytes, decoded as Latin-1 (PEP 3333), are UTF-8.
         raw = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
         self.path: str = raw if raw.isascii() else raw.encode("latin-1").decode("utf-8", "replace")
         self.trust = NOBODY_TRUSTED
@@ -43,37 +41,75 @@ class WsgiRequest(Request):
     def user(self) -> str | None:
         return self.environ.get("REMOTE_USER") or None
 
+    def deferred(self, body: bytes) -> Deferred:
+        """The whole request, with the headers' names as far as the environ has them."""
+        headers = []
+        for key, value in self.environ.items():
+            if key.startswith("HTTP_"):
+                headers.append((key[5:].replace("_", "-").lower(), str(value)))
+            elif key in ("CONTENT_TYPE", "CONTENT_LENGTH") and value:
+                headers.append((key.replace("_", "-").lower(), str(value)))
+        query = self.environ.get("QUERY_STRING", "")
+        return Deferred(self.method, self.path, query, headers, body, self.client)
+
+
+def read_request(request: WsgiRequest, longest: int) -> Deferred | None:
+    """The whole request; None if its body is longer, or did not arrive in full."""
+    environ = request.environ
+    stream = environ.get("wsgi.input")
+    text = environ.get("CONTENT_LENGTH") or ""
+    body: bytes = b""
+    if text:
+        if not text.isdecimal() or int(text) > longest:
+            return None
+        if stream is not None and int(text):
+            body = stream.read(int(text))
+        return request.deferred(body) if len(body) == int(text) else None
+    if "HTTP_TRANSFER_ENCODING" in environ:
+        if stream is None or not environ.get("wsgi.input_terminated"):
+            return None  # it is unknown where it ends
+        body = stream.read(longest + 1)
+    return request.deferred(body) if len(body) <= longest else None
+
 
 def start_answer(answer: Answer, environ: Environ, start_response: StartResponse) -> list[bytes]:
-    """The whole answer; to HEAD, without its body."""
+    """The whole response; without its body if the request was a HEAD."""
     headers = [*answer.headers, ("Content-Length", str(len(answer.body)))]
     start_response(f"{answer.status} {HTTPStatus(answer.status).phrase}", headers)
     return [b""] if environ.get("REQUEST_METHOD") == "HEAD" else [answer.body]
 
 
-def read_body(environ: Environ, most: int) -> bytes | None:
-    """The whole body; None if it is longer than that, or did not come as promised."""
-    stream = environ.get("wsgi.input")
-    text = environ.get("CONTENT_LENGTH") or ""
-    if not text:
-        if "HTTP_TRANSFER_ENCODING" not in environ:
-            return b""
-        if stream is None or not environ.get("wsgi.input_terminated"):
-            return None  # nobody says where it ends
-        whole: bytes = stream.read(most + 1)
-        return whole if len(whole) <= most else None
-    if not text.isdecimal() or int(text) > most:
-        return None
-    body: bytes = stream.read(int(text)) if stream is not None and int(text) else b""
-    return body if len(body) == int(text) else None
+class WatchedBody:
+    """A response body that reports when it is closed, and what the application raises.
 
+    ``failed`` may return a body to send instead; if it returns None, the error is raised.
+    """
 
-def headers_of(environ: Environ) -> list[tuple[str, str]]:
-    """The request's headers, by the names that can still be told."""
-    found = []
-    for key, value in environ.items():
-        if key.startswith("HTTP_"):
-            found.append((key[5:].replace("_", "-").lower(), str(value)))
-        elif key in ("CONTENT_TYPE", "CONTENT_LENGTH") and value:
-            found.append((key.replace("_", "-").lower(), str(value)))
-    return found
+    def __init__(
+        self,
+        body: Iterable[bytes],
+        failed: Callable[[Exception], Iterable[bytes] | None] | None = None,
+        closed: Callable[[], None] | None = None,
+    ) -> None:
+        self._body = body
+        self._failed = failed
+        self._closed = closed
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for piece in self._body:  # noqa: UP028 - `yield from` would close it, too
+                yield piece
+        except Exception as error:
+            answer = None if self._failed is None else self._failed(error)
+            if answer is None:
+                raise
+            yield from answer
+
+    def close(self) -> None:
+        try:
+            close = getattr(self._body, "close", None)
+            if close is not None:
+                close()
+        finally:
+            if self._closed is not None:
+                self._closed()

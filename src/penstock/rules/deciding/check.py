@@ -1,8 +1,8 @@
 """One request against the rules: which limits apply to it.
 
-`Check` is a flow, written once for threads and coroutines: it yields `Work` for the
-store and is sent the decisions. How they are made, decide.py says, and what they come to,
-verdicts.py.
+`Check.flow` is a generator, written once for threads and coroutines: it yields `Work` for the
+store and is sent the decisions. See `decide.py` for how they are made, and `results.py` for the
+verdict that follows.
 """
 
 from __future__ import annotations
@@ -15,104 +15,96 @@ from penstock.rules import model
 from penstock.rules.deciding import verdict
 from penstock.rules.deciding.compiled import Compiled, Counted, replaced_names
 from penstock.rules.deciding.decide import decide
-from penstock.rules.deciding.heritage import Inherited, carry
+from penstock.rules.deciding.heritage import carry
+from penstock.rules.deciding.lineage import Inherited
 from penstock.rules.deciding.pool import LimitPool
+from penstock.rules.deciding.results import DescriptorResult, listed_results, verdict_on
+from penstock.rules.deciding.slots import look_at_former
+from penstock.rules.deciding.store_calls import Done, Work
 from penstock.rules.deciding.switches import Override, State
-from penstock.rules.deciding.verdict import Descriptor, Verdict
-from penstock.rules.deciding.verdicts import DescriptorResult, results_alike, verdict_on
-from penstock.rules.deciding.work import Done, Work
+from penstock.rules.deciding.verdict import Descriptor, Slot, Verdict
 from penstock.rules.matching.match import Match
 from penstock.rules.model import ENFORCE, SHADOW, Rule
 from penstock.stores.base import MOST_COST, Counters, Store
 
-# What applies to a descriptor: its rule, what became of it, in shadow or not, and what counts.
+# What applies to a descriptor: its rule, the outcome, whether it is in shadow, and its counters.
 Treatment = tuple[Rule | None, str, bool, bool, list[Counters]]
 Flow = Generator[Work, Done, Verdict]
 
 
 class Check:
-    """The request, as one set of rules and one state of the switches see it."""
+    """Decides on requests by one set of rules and one state of the switches."""
 
     def __init__(
-        self, compiled: Compiled, store: Store, pool: LimitPool, state: State | None, now: int
+        self,
+        compiled: Compiled,
+        domain: str,
+        store: Store,
+        pool: LimitPool,
+        state: State | None,
+        now: int,
     ) -> None:
         self._compiled = compiled
+        self._domain = domain
+        self._matcher = compiled.matchers.get(domain)
         self._store = store
         self._pool = pool  # of limits that are not in the rules
-        self._state = state  # None: nothing is switched
+        self._state = state  # None if nothing is switched
+        self._mode = ENFORCE if state is None else state.mode
         self._now = now
 
-    def flow(self, descriptors: Sequence[Descriptor], domain: str, hits: int) -> Flow:
-        matcher = self._compiled.matchers.get(domain)
-        if matcher is None:
-            return verdict_on(
-                [DescriptorResult(descriptor.pairs) for descriptor in descriptors], True
-            )
-        aside: list[DescriptorResult] = []
-        results = self._listed(descriptors, domain)
+    def flow(self, descriptors: Sequence[Descriptor], hits: int) -> Flow:
+        results = self._listed(descriptors)
+        kept: list[DescriptorResult] = []
+        slots: list[Slot] = []
         if results is None:
-            results = self._results(descriptors, domain, hits)
+            results = self._results(descriptors, hits)
         elif not results[0].allowed:
-            # Denied as a whole. Rules in shadow count it all the same, and debits are booked.
-            aside = [
-                result for result in self._results(descriptors, domain, hits) if result.is_kept()
-            ]
-        mode = ENFORCE if self._state is None else self._state.mode
-        if mode != model.OFF:
-            every = [*results, *aside]
-            yield from carry(every, self._store, self._now)
-            yield from decide(every)
-        return verdict_on(results, mode == ENFORCE)
+            # A deny list refuses the request. Rules in shadow mode still count it, and debits
+            # are still booked.
+            kept = [result for result in self._results(descriptors, hits) if result.is_kept()]
+        if self._mode != model.OFF and self._matcher is not None:
+            yield from carry([*results, *kept], self._store, self._now)
+            yield from look_at_former([*results, *kept])
+            slots = yield from decide([*results, *kept], self._now)
+        verdict = verdict_on(results, self._mode == ENFORCE)
+        verdict.slots = slots
+        return verdict
 
-    def denial(self, descriptors: Sequence[Descriptor], domain: str) -> Verdict | None:
-        """The refusal of a deny list, if the request is on one. Nothing is counted."""
-        mode = ENFORCE if self._state is None else self._state.mode
-        results = self._listed_or_matched(descriptors, domain)
-        if mode == model.OFF or not any(_is_denied(result) for result in results):
+    def denial(self, descriptors: Sequence[Descriptor]) -> Verdict | None:
+        """The refusal by a deny list, if the request is on one. Counts nothing."""
+        results = self._listed(descriptors) or self._results(descriptors, 1)
+        if self._mode == model.OFF or not any(result.is_denied() for result in results):
             return None
-        return verdict_on(results, mode == ENFORCE)
+        return verdict_on(results, self._mode == ENFORCE)
 
-    def treatment(self, descriptors: Sequence[Descriptor], domain: str) -> list[Treatment]:
-        """What applies to each descriptor, whatever is counted. Nothing is."""
+    def treatment(self, descriptors: Sequence[Descriptor]) -> list[Treatment]:
+        """What applies to each descriptor. Counts nothing."""
         return [
             (
                 result.rule,
                 result.reason,
                 result.allowed,
                 result.shadow,
-                [c for c, _ in result.counted],
+                [counters for counters, _ in result.counted],
             )
-            for result in self._listed_or_matched(descriptors, domain)
+            for result in self._listed(descriptors) or self._results(descriptors, 1)
         ]
-
-    def _listed_or_matched(
-        self, descriptors: Sequence[Descriptor], domain: str
-    ) -> list[DescriptorResult]:
-        if domain not in self._compiled.matchers:
-            return [DescriptorResult(descriptor.pairs) for descriptor in descriptors]
-        listed = self._listed(descriptors, domain)
-        return self._results(descriptors, domain, 1) if listed is None else listed
 
     # Which limits ------------------------------------------------------------------------
 
-    def _results(
-        self, descriptors: Sequence[Descriptor], domain: str, hits: int
-    ) -> list[DescriptorResult]:
-        matcher = self._compiled.matchers[domain]
-        matches = [matcher.match(descriptor.pairs) for descriptor in descriptors]
+    def _results(self, descriptors: Sequence[Descriptor], hits: int) -> list[DescriptorResult]:
+        if self._matcher is None:
+            return [DescriptorResult(descriptor.pairs) for descriptor in descriptors]
+        matches = [self._matcher.match(descriptor.pairs) for descriptor in descriptors]
         replaced = replaced_names(matches)
         return [
-            self._result(descriptor, match, domain, hits, replaced)
+            self._result(descriptor, match, hits, replaced)
             for descriptor, match in zip(descriptors, matches, strict=True)
         ]
 
     def _result(
-        self,
-        descriptor: Descriptor,
-        match: Match | None,
-        domain: str,
-        hits: int,
-        replaced: frozenset[str],
+        self, descriptor: Descriptor, match: Match | None, hits: int, replaced: frozenset[str]
     ) -> DescriptorResult:
         result = DescriptorResult(descriptor.pairs, None if match is None else match.rule)
         result.hits = max(1, hits) if hits >= 0 else hits
@@ -120,16 +112,18 @@ class Check:
             result.hits = descriptor.hits
         result.debit = result.hits > 1 or (result.hits == 1 and descriptor.hits is not None)
         result.cost = min(abs(result.hits), MOST_COST)
-        # A limit that the request brings is no rule, and so in no rule's shadow or quota.
-        own = descriptor.limit is not None or descriptor.closed_period_ns > 0
+        # A limit that the request brings is not part of a rule: shadow and quota mode do not apply.
+        brings_limit = descriptor.limit is not None or descriptor.closed_period_ns > 0
         if match is None:
-            if own:
-                self._count_own(result, descriptor, descriptor_key(domain, descriptor.pairs))
+            if brings_limit:
+                self._count_brought(
+                    result, descriptor, descriptor_key(self._domain, descriptor.pairs)
+                )
             return result
         rule = match.rule
         mode = self._mode_of(rule.id)
-        result.shadow = (rule.shadow and not own) or mode == SHADOW
-        result.quota = rule.quota and not own
+        result.shadow = (rule.shadow and not brings_limit) or mode == SHADOW
+        result.quota = rule.quota and not brings_limit
         result.cost = min(result.cost * rule.cost, MOST_COST)
         result.key = match.key
         if mode == model.OFF:
@@ -138,9 +132,9 @@ class Check:
             result.refuse(verdict.DENIED)
         elif match.allowed:
             result.reason = verdict.ALLOWED
-        elif own:
-            self._count_own(result, descriptor, match.key)
-        elif rule.unlimited:
+        elif brings_limit:
+            self._count_brought(result, descriptor, match.key)
+        elif rule.unlimited and not rule.concurrency:
             result.reason = verdict.UNLIMITED
         elif not rule.closed:
             self._count(result, self._compiled.counted(match, result.pairs, self._now), replaced)
@@ -149,53 +143,69 @@ class Check:
         else:
             result.refuse(verdict.CLOSED)
         if result.reason == verdict.REPLACED:
-            result.quota = False  # another limit stands for it
+            result.quota = False  # another limit replaces it
         return result
 
-    def _count_own(self, result: DescriptorResult, descriptor: Descriptor, key: str) -> None:
-        """The request brought its own limit."""
+    def _count_brought(self, result: DescriptorResult, descriptor: Descriptor, key: str) -> None:
+        """Count by the limit that the request brought."""
         result.key = key
         if descriptor.limit is None:
             result.refuse(verdict.CLOSED)
         else:
-            counters = self._pool.brought(descriptor.limit, self._now)
-            result.count(counters, str(descriptor.limit), descriptor.envoy)
+            lease = None if result.rule is None else result.rule.lease
+            for limit in (descriptor.limit, *descriptor.also):
+                counters = self._pool.brought(limit, self._now, lease)
+                result.count(counters, str(limit), descriptor.envoy)
 
     def _count(
         self, result: DescriptorResult, limits: Sequence[Counted], replaced: frozenset[str]
     ) -> None:
         override = None
         if self._state is not None and self._state.overrides:
-            found = self._state.overrides
-            override = next((found[pair] for pair in result.pairs if pair in found), None)
+            overrides = self._state.overrides
+            override = next((overrides[pair] for pair in result.pairs if pair in overrides), None)
         reason = verdict.UNLIMITED
         for counted in limits:
             if counted.name in replaced:
                 reason = verdict.REPLACED
                 continue
-            mode = ENFORCE if self._state is None else self._state.modes.get(counted.name)
+            mode = self._mode_of(counted.name)
             if mode == model.OFF:
                 reason = verdict.OFF
                 continue
             result.shadow = result.shadow or mode == SHADOW
             counters, inherited = overridden(counted, override, self._pool, self._now)
             if override is not None and any(counters is other for other, _ in result.counted):
-                continue  # one limit in place of several: it is asked once
+                continue  # the override replaces several limits: it decides once
             # An override changes how much, not what a debit means.
             result.count(counters, counted.name, counted.envoy, inherited)
+        self._hold(result, replaced)
         if not result.counted:
             result.reason = reason
 
+    def _hold(self, result: DescriptorResult, replaced: frozenset[str]) -> None:
+        """Let it hold a slot, if its rule has a concurrency. An override does not change that."""
+        assert result.rule is not None
+        slots = self._compiled.slots(result.rule, self._now)
+        if slots is None or result.hits < 0:  # who gives hits back holds no slot
+            return
+        counted, ancestors = slots
+        mode = self._mode_of(counted.name)
+        if counted.name in replaced or mode == model.OFF:
+            return
+        result.shadow = result.shadow or mode == SHADOW
+        former = [self._store.counters(ancestor.limit) for ancestor in ancestors]
+        result.hold(counted.counters, counted.name, former)
+
     # Lists and switches ------------------------------------------------------------------
 
-    def _listed(
-        self, descriptors: Sequence[Descriptor], domain: str
-    ) -> list[DescriptorResult] | None:
-        """Results without any limit, if the whole request is on a list."""
-        found = self._compiled.rules.domains[domain]
-        state = self._state
-        deny = [found.deny, *([state.deny_lists] if state else [])]
-        allow = [found.allow, *([state.allow_lists] if state else [])]
+    def _listed(self, descriptors: Sequence[Descriptor]) -> list[DescriptorResult] | None:
+        """Results without any limit, if a list for all rules has a pair of the request."""
+        if self._matcher is None:
+            return None
+        domain, state = self._matcher.domain, self._state
+        deny = [domain.deny, *([state.deny_lists] if state else [])]
+        allow = [domain.allow, *([state.allow_lists] if state else [])]
         for lists, reason in ((deny, verdict.DENIED), (allow, verdict.ALLOWED)):
             for by_key in lists:
                 if not by_key:
@@ -203,33 +213,28 @@ class Check:
                 for descriptor in descriptors:
                     for key, value in descriptor.pairs:
                         if key in by_key and value in by_key[key]:
-                            return results_alike(descriptors, reason)
+                            return listed_results(descriptors, reason)
         return None
 
     def _mode_of(self, name: str) -> str:
-        if self._state is None:
-            return ENFORCE
-        # The switch for all flips the overall answer, not that of each rule.
-        return self._state.modes.get(name, ENFORCE)
-
-
-def _is_denied(result: DescriptorResult) -> bool:
-    return result.reason == verdict.DENIED and not result.allowed
+        """The mode of one rule or limit. The mode for all rules applies to the verdict only."""
+        return ENFORCE if self._state is None else self._state.modes.get(name, ENFORCE)
 
 
 def overridden(
     counted: Counted, override: Override | None, pool: LimitPool, now: int
 ) -> tuple[Counters, Inherited | None]:
-    """Where a limit is counted for who has an override, and what that inherits."""
+    """Where a limit is counted under an override, and what it inherits."""
     heritage = counted.heritage
     if override is not None:
         try:
-            counters = pool.counters(override.apply(counted.limit), now)
+            counters = pool.counters(override.apply(counted.limit), now, counted.rule.lease)
         except (LimitError, UnsupportedLimit):
-            pass  # since a reload: then the rule's own limit holds, and the log has said so
+            pass  # since a reload, which logged it: the rule's own limit is in force
         else:
-            own = override.limit is not None  # the same before and after a reload
-            return counters, None if heritage is None or own else (heritage, override)
+            if heritage is None or override.limit is not None:  # a reload does not change it
+                return counters, None
+            return counters, (heritage, override)
     return counted.counters, None if heritage is None else (heritage, None)
 
 

@@ -1,19 +1,19 @@
-"""The results of one request, put to the store: what is taken, booked and given back.
+"""Has the store decide on the results of a request: what is taken, booked and given back.
 
-Limits that may refuse are decided in one group: all of them pass, or nothing is taken. A result
-in quota mode is a group of its own, because another quota may do instead, and so is a result in
-shadow, because it refuses nothing. The results are then judged together (`verdicts.judged`):
+Limits that may refuse are decided in one group: all of them allow the request, or nothing is
+taken. A result in quota mode is a group of its own, because another quota may do instead, and so
+is a result in shadow mode, because it refuses nothing. Then `results.is_allowed` combines them:
 
 ======================= =====================================================================
 the request is allowed  what was taken stays: each limit has counted it once
-the request is refused  what was taken is given back; only rules in shadow keep it: they count
-                        every request, whoever refuses it, as in Envoy's service
+the request is refused  what was taken is given back, except by rules in shadow mode: they count
+                        every request, no matter what refuses it, as in Envoy's service
 ======================= =====================================================================
 
-Debits are different. A *debit* says what has been used already, such as the tokens of an answer:
-more than one hit, or a number of hits that the descriptor states for itself. Limits in Envoy's
-words book a debit whatever the answer is, also if it does not fit, and also beside a refusal by
-another limit. That is what callers rely on who look first (``hits: 0``) and debit after.
+Debits are different. A *debit* reports usage after the fact, such as the tokens of an answer: more
+than one hit, or a number of hits that the descriptor states for itself. Limits in Envoy's format
+always book a debit, even if it does not fit or another limit refuses the request. Callers that
+look first (``hits: 0``) and debit after rely on that.
 """
 
 from __future__ import annotations
@@ -22,114 +22,171 @@ from collections.abc import Generator, Iterable, Sequence
 
 from penstock.decision import Decision, decided
 from penstock.rules.deciding import verdict
-from penstock.rules.deciding.verdicts import DescriptorResult, judged, passes
-from penstock.rules.deciding.work import Done, Item, Single, Work
+from penstock.rules.deciding.results import DescriptorResult, is_allowed, passes
+from penstock.rules.deciding.store_calls import Done, Item, StoreCall, Work
+from penstock.rules.deciding.verdict import Slot
 from penstock.stores.base import Counters
 
 Place = tuple[Counters, str]
 
 
 class Group:
-    """Limits that pass together or not at all."""
+    """Limits that allow a request together or not at all."""
 
-    __slots__ = ("costs", "debits", "decisions", "shadow", "taken")
+    __slots__ = ("before", "costs", "debits", "decisions", "shadow", "slots", "taken")
 
     def __init__(self, shadow: bool = False) -> None:
         self.shadow = shadow
         self.costs: dict[Place, int] = {}
-        self.debits: dict[Place, int] = {}  # the part of the costs that is booked in any case
+        self.debits: dict[Place, int] = {}  # the part of the costs that is always booked
+        self.slots: dict[Place, str] = {}  # those that are a concurrency, and their rules
+        self.before: dict[Place, DescriptorResult] = {}  # those with slots of former limits
         self.decisions: dict[Place, Decision] = {}
         self.taken = False
 
     def add(self, result: DescriptorResult) -> None:
-        # Two descriptors may come to one counter: it is asked for both at once.
-        for (counters, _), envoy in zip(result.counted, result.envoy, strict=True):
-            place = counters, result.key
+        # Two descriptors may share a counter: then it decides on both at once.
+        places = result.places()
+        if result.holds:
+            assert result.rule is not None
+            place = places.pop()
+            self.costs[place] = self.costs.get(place, 0) + 1  # however many hits it is for
+            self.slots[place] = result.rule.id
+            if result.held_before:
+                self.before[place] = result
+        for place, envoy in zip(places, result.envoy, strict=False):
             self.costs[place] = self.costs.get(place, 0) + result.cost
             if envoy and result.debit:
                 self.debits[place] = self.debits.get(place, 0) + result.cost
 
     def items(self) -> list[Item]:
-        return [(counters, key, cost) for (counters, key), cost in self.costs.items()]
+        before = self.before
+        return [
+            (*place, cost + (before[place].held_before if place in before else 0))
+            for place, cost in self.costs.items()
+        ]
 
-    def looks(self) -> list[Single]:
+    def looks(self) -> list[StoreCall]:
         return [("peek", counters, (key, cost)) for counters, key, cost in self.items()]
 
     def decided(self, decisions: Iterable[Decision]) -> None:
         self.decisions = dict(zip(self.costs, decisions, strict=True))
         self.taken = all(self.decisions.values())
+        for place, result in self.before.items():
+            decision = self.decisions[place]
+            if not decision and decision._retry < 0:  # former slots alone fill the limit
+                self.decisions[place] = decision.refused(result.held_until)
 
     def decisions_of(self, result: DescriptorResult) -> list[Decision]:
-        """Of the limits of a result, in their order; none if nobody was asked."""
-        found = self.decisions
-        return [found[counters, result.key] for counters, _ in result.counted] if found else []
+        """Of the limits of a result, in their order; empty if none was asked."""
+        decisions = self.decisions
+        if not decisions:
+            return []
+        return [decisions[place] for place in result.places()]
 
-    def amends(self, allowed: bool) -> dict[Place, Single]:
-        """What is still to be booked or given back, now that the request has been judged."""
+    def corrections(self, allowed: bool) -> dict[Place, StoreCall]:
+        """What is still to be booked or given back, now that the answer is known."""
         if not self.taken:
             return {place: ("charge", place[0], (place[1], n)) for place, n in self.debits.items()}
-        out: dict[Place, Single] = {}
-        if allowed or self.shadow:
-            return out
-        for place, cost in self.costs.items():
+        out: dict[Place, StoreCall] = {}
+        for counters, key, cost in self.items():
+            place = counters, key
             kept = self.debits.get(place, 0)
+            if allowed:
+                kept = self.costs[place]
+            elif self.shadow and place not in self.slots:
+                kept = cost
             if cost > kept:
-                back = place[1], cost - kept, self.decisions[place]._mark, kept
-                out[place] = "refund", place[0], back
+                out[place] = (
+                    "refund",
+                    counters,
+                    (key, cost - kept, self.decisions[place]._mark, kept),
+                )
         return out
 
+    def held(self, now: int) -> list[Slot]:
+        """The slots that the request holds from now on."""
+        if not self.taken:
+            return []
+        return [
+            Slot(
+                rule,
+                place[0],
+                place[1],
+                self.costs[place],
+                self.decisions[place]._mark,
+                now + place[0].limit.period_ns,
+            )
+            for place, rule in self.slots.items()
+        ]
 
-def decide(results: Sequence[DescriptorResult]) -> Generator[Work, Done, None]:
-    """Have the store decide on the results, and leave in it what the judgement demands."""
-    # Where a closed limit or a deny list has refused already, nothing may be taken. A client
-    # that is denied does not cost a look at the other limits either.
-    hopeless = not judged(results)
-    denied = hopeless and any(x.reason == verdict.DENIED and not x.allowed for x in results)
+
+def decide(results: Sequence[DescriptorResult], now: int) -> Generator[Work, Done, list[Slot]]:
+    """Have the store decide on the results, and correct what it counted if that is needed.
+
+    Returns the slots that the request holds.
+    """
+    # If a closed limit or a deny list has refused already, nothing may be taken. For a denied
+    # client, the other limits are not even looked at.
+    refused = not is_allowed(results)
+    denied = refused and any(result.is_denied() for result in results)
     placed, groups = _groups(results)
-    asked, looked = groups, groups[:0]
-    if hopeless:
-        asked = [group for group in groups if group.shadow]
+    hit, looked = groups, groups[:0]
+    if refused:
+        hit = [group for group in groups if group.shadow]
         looked = [] if denied else [group for group in groups if not group.shadow]
-    work = Work([group.items() for group in asked])
+    work = Work([group.items() for group in hit])
     peeks: list[DescriptorResult] = []
     if len(placed) < len(results):
-        peeks = _singles(results, denied, work)
-    given_back = len(work.singles)
+        peeks = _refund_or_peek(results, denied, work)
+    refunds = len(work.calls)
     for result in peeks:
-        work.singles += [("peek", counters, (result.key, 1)) for counters, _ in result.counted]
+        work.calls += [("peek", counters, (key, 1)) for counters, key in result.places()]
     for group in looked:
-        work.singles += group.looks()
+        work.calls += group.looks()
 
-    if work.groups or work.singles:
+    if work.groups or work.calls:
         decisions, answers = yield work
-        for group, found in zip(asked, decisions, strict=True):
-            group.decided(found)
-        seen = iter(answers[given_back:])
+        for group, group_decisions in zip(hit, decisions, strict=True):
+            group.decided(group_decisions)
+        looks = iter(answers[refunds:])
         for result in peeks:
-            result.decisions = [next(seen) for _ in result.counted]
+            result.decisions = [next(looks) for _ in result.counted]
         for group in looked:
-            group.decisions = {place: next(seen) for place in group.costs}
+            group.decisions = {place: next(looks) for place in group.costs}
     for result, group in placed:
         result.decisions = group.decisions_of(result)
     for result in results:
         result.allowed = result.allowed and passes(result)
-    allowed = judged(results)
-    amends = [
-        (group, place, single)
+    allowed = is_allowed(results)
+    corrections = [
+        (group, place, call)
         for group in groups
         if not (group.taken and allowed)
-        for place, single in group.amends(allowed).items()
+        for place, call in group.corrections(allowed).items()
     ]
-    if amends:
-        yield from _amend(amends)
+    if corrections:
+        yield from _correct(corrections)
         for result, group in placed:
             result.decisions = group.decisions_of(result)
+    if not allowed:
+        return []
+    # The decisions stay as they are: slots of former limits leave that much less.
+    former = [
+        call
+        for group in groups
+        if group.taken and group.before
+        for call in group.corrections(True).values()
+    ]
+    if former:
+        yield Work(calls=former)
+    return [slot for group in groups if group.slots for slot in group.held(now)]
 
 
 def _groups(
     results: Sequence[DescriptorResult],
 ) -> tuple[list[tuple[DescriptorResult, Group]], list[Group]]:
-    """The results that take something, each with the group that it is decided in; the groups."""
+    """The results that take something, each with its group; and all groups."""
     together: Group | None = None
     placed, groups = [], []
     for result in results:
@@ -147,36 +204,38 @@ def _groups(
     return placed, groups
 
 
-def _singles(
+def _refund_or_peek(
     results: Sequence[DescriptorResult], denied: bool, work: Work
 ) -> list[DescriptorResult]:
-    """Give back what is to be given back, and say which results only look."""
+    """Add the refunds to ``work``, and return the results that only look."""
     peeks = []
     for result in results:
         if result.hits < 0 and result.counted:
             result.reason = verdict.REFUND
             for counters, _ in result.counted:
-                work.singles.append(("refund", counters, (result.key, result.cost)))
+                work.calls.append(("refund", counters, (result.key, result.cost)))
         elif result.hits == 0 and result.counted and not denied:
             peeks.append(result)
     return peeks
 
 
-def _amend(amends: Sequence[tuple[Group, Place, Single]]) -> Generator[Work, Done, None]:
-    """Book and give back, and have the answer tell what is left then."""
-    yield Work(singles=[single for _, _, single in amends])
-    shown = [(group, place) for group, place, _ in amends if group.decisions]
+def _correct(
+    corrections: Sequence[tuple[Group, Place, StoreCall]],
+) -> Generator[Work, Done, None]:
+    """Book and give back, and update the decisions to what is left then."""
+    yield Work(calls=[call for _, _, call in corrections])
+    shown = [(group, place) for group, place, _ in corrections if group.decisions]
     if not shown:
         return
     _, looks = yield Work(
-        singles=[("peek", place[0], (place[1], group.costs[place])) for group, place in shown]
+        calls=[("peek", place[0], (place[1], group.costs[place])) for group, place in shown]
     )
     for (group, place), look in zip(shown, looks, strict=True):
         group.decisions[place] = _restated(group.decisions[place], look)
 
 
 def _restated(before: Decision, look: Decision) -> Decision:
-    """What was decided, with what is left by now."""
+    """The same decision, with what is left now."""
     if before.allowed == look.allowed:
         return look
     if not before.allowed:

@@ -1,133 +1,69 @@
-"""Heritage: what a key had used of a limit that has changed since, brought over to the new one.
+"""Carries usage over from limits that have changed since to the limits in force.
 
 Nothing is moved at a reload: a store cannot list its keys. A key's first request after it looks
-at all limits that were in force since the key last asked, as far as they still remember, and
-takes the largest part of any of them that was used:
+at all limits that were in force since the key's last request, as far as they still remember, and
+takes the largest share that was used of any of them:
 
-    used of the new = max(what it says itself, used of the old * burst of the new / of the old)
+    used of the new = max(its own usage, used of the old * burst of the new / burst of the old)
 
-rounded up. So the time that passes until that first request counts by the old limit. A process
-remembers which of its keys have asked (`SeenKeys`); a key that it has not seen, or has forgotten,
-is compared with all ancestors again, which never makes a limit looser.
+rounded up. So the time until that first request counts by the old limit. A process remembers the
+keys that it has seen (`SeenKeys`). A key that it has not seen, or has forgotten, is compared with
+all ancestors again, which never makes a limit looser.
 
-Who comes for a key while its usage is being brought over waits until that is done.
+Other requests for a key wait while its usage is being carried over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from penstock.decision import Decision
 from penstock.errors import LimitError, UnsupportedLimit
-from penstock.limit import Limit
-from penstock.rules.deciding.lineage import Ancestor
-from penstock.rules.deciding.work import Done, Single, Work
+from penstock.limits import Limit
+from penstock.rules.deciding.lineage import Ancestor, Heritage
+from penstock.rules.deciding.results import DescriptorResult
+from penstock.rules.deciding.store_calls import Done, StoreCall, Work
+from penstock.rules.deciding.switches import Override
 from penstock.stores.base import Counters, Store
 
-if TYPE_CHECKING:
-    from penstock.rules.deciding.switches import Override
-    from penstock.rules.deciding.verdicts import DescriptorResult
-
-# Keys that are remembered to have asked, over all limits that have changed: some 40 MB.
-MOST_ASKED = 200_000
+# A limit of a request that inherits, and the override that applies to it.
+_Inheritance = tuple[DescriptorResult, Counters, Heritage, Override | None]
 
 
-class SeenKeys:
-    """In which generation of the rules each key was last asked about, in this process."""
-
-    __slots__ = ("_found", "_tokens")
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[int, str], int] = {}
-        self._tokens = 0
-
-    def token(self) -> int:
-        """What one limit is known by here, over all its reloads."""
-        self._tokens += 1
-        return self._tokens
-
-    def get(self, token: int, key: str) -> int:
-        return self._found.get((token, key), -1)
-
-    def put(self, token: int, key: str, generation: int) -> None:
-        if len(self._found) >= MOST_ASKED:
-            self._found.clear()
-        self._found[token, key] = generation
-
-    def clear(self) -> None:
-        self._found.clear()
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-
-class Heritage:
-    """The ancestors of one limit, and which keys have taken over from them."""
-
-    __slots__ = ("_asked", "_generation", "_under_way", "ancestors", "token", "until")
-
-    def __init__(
-        self, ancestors: Sequence[Ancestor], generation: int, asked: SeenKeys, token: int
-    ) -> None:
-        self.ancestors = ancestors
-        self.until = max(each.until for each in ancestors)
-        self.token = token
-        self._generation = generation
-        self._asked = asked
-        self._under_way: dict[str, Future[None]] = {}
-
-    def due(self, key: str, now: int) -> list[Ancestor]:
-        """Those that may know something of this key that the limit itself does not."""
-        last = self._asked.get(self.token, key)
-        if last == self._generation:
-            return []
-        return [each for each in self.ancestors if each.generation >= last and each.until > now]
-
-    def claim(self, key: str, mine: Future[None]) -> Future[None]:
-        """``mine`` if the caller is to bring over what the key used, else whom to wait for."""
-        return self._under_way.setdefault(key, mine)
-
-    def settle(self, key: str, *, done: bool) -> None:
-        """The claim ends; unless it is ``done``, the next request tries again."""
-        if done:
-            self._asked.put(self.token, key, self._generation)
-        self._under_way.pop(key, None)
-
-
-# A limit of a request: its heritage, and the override in whose place it stands.
-Inherited = tuple[Heritage, "Override | None"]
-
-
+@dataclass(slots=True)
 class _Claim:
     """What one limit of a request is to take over."""
 
-    __slots__ = ("ancestors", "counters", "hits", "key")
-
-    def __init__(self, counters: Counters, key: str, hits: int, ancestors: list[Counters]) -> None:
-        self.counters = counters
-        self.key = key
-        self.hits = hits
-        self.ancestors = ancestors
+    counters: Counters
+    key: str
+    hits: int
+    ancestors: list[Counters]
 
 
 def carry(
     results: Sequence[DescriptorResult], store: Store, now: int
 ) -> Generator[Work, Done, None]:
-    """Bring over what the keys of a request had used of limits that have changed since."""
-    inherited = _inherited(results, now)
+    """Carry over what the keys of a request had used of limits that have changed since."""
+    inherited = [
+        (result, counters, *inheritance)
+        for result in results
+        for (counters, _), inheritance in zip(result.counted, result.heritages, strict=True)
+        if inheritance is not None and inheritance[0].until > now
+    ]
     if not inherited:
         return
-    while any(heritage.due(key, now) for _, key, _, (heritage, _) in inherited):
+    while any(heritage.due(result.key, now) for result, _, heritage, _ in inherited):
         mine: Future[None] = Future()
-        mine.set_running_or_notify_cancel()  # from now on nobody who waits can cancel it
+        mine.set_running_or_notify_cancel()  # so that a waiting request cannot cancel it
         held: dict[tuple[int, str], Heritage] = {}
         claims: dict[tuple[int, str], _Claim] = {}
         waits: dict[int, Future[None]] = {}
         done = False
         try:
-            for counters, key, hits, (heritage, override) in inherited:
+            for result, counters, heritage, override in inherited:
+                key = result.key
                 if not heritage.due(key, now) or (id(heritage), key) in held:
                     continue
                 other = heritage.claim(key, mine)
@@ -135,11 +71,12 @@ def carry(
                     waits[id(other)] = other
                     continue
                 held[id(heritage), key] = heritage
-                # Looked at again: another thread may have been done just before the claim.
-                found = sources(heritage.due(key, now), override, store)
-                claim = claims.setdefault((id(counters), key), _Claim(counters, key, hits, []))
-                claim.ancestors += [each for each in found if each is not counters]
-            done = yield from _bring(list(claims.values()))
+                # Ask again: another thread may have finished just before the claim.
+                old = sources(heritage.due(key, now), override, store)
+                new_claim = _Claim(counters, key, result.hits, [])
+                claim = claims.setdefault((id(counters), key), new_claim)
+                claim.ancestors += [each for each in old if each.limit != counters.limit]
+            done = yield from _carry_claims(list(claims.values()))
         finally:
             for (_, key), heritage in held.items():
                 heritage.settle(key, done=done)
@@ -147,81 +84,72 @@ def carry(
         if not waits:
             break
         yield Work(waits=list(waits.values()))
-    back = _given_back(results, store, now)
-    if back:
-        yield Work(singles=back)
-
-
-def _inherited(
-    results: Sequence[DescriptorResult], now: int
-) -> list[tuple[Counters, str, int, Inherited]]:
-    return [
-        (counters, result.key, result.hits, inherited)
-        for result in results
-        for (counters, _), inherited in zip(result.counted, result.heritages, strict=True)
-        if inherited is not None and inherited[0].until > now
-    ]
+    refunds = _refunds(inherited, store)
+    if refunds:
+        yield Work(calls=refunds)
 
 
 def sources(
     ancestors: Sequence[Ancestor], override: Override | None, store: Store
 ) -> list[Counters]:
-    """Where the ancestors were counted; of a key with an override, by that."""
-    found = []
-    for each in ancestors:
-        limit = each.limit
+    """Where the ancestors were counted, under an override if the key has one."""
+    counters = []
+    for ancestor in ancestors:
+        limit = ancestor.limit
         if override is not None:
             try:
-                found.append(store.counters(override.apply(limit)))
+                counters.append(store.counters(override.apply(limit)))
                 continue
             except (LimitError, UnsupportedLimit):
-                pass  # then the rule's own limit held
-        found.append(store.counters(limit))
-    return found
+                pass  # then the rule's own limit was in force
+        counters.append(store.counters(limit))
+    return counters
 
 
-def _bring(claims: Sequence[_Claim]) -> Generator[Work, Done, bool]:
-    """Whether all is as it should be; if the store could not be asked, it is not."""
+def _carry_claims(claims: Sequence[_Claim]) -> Generator[Work, Done, bool]:
+    """Return whether it worked: not if the store is unavailable."""
     claims = [claim for claim in claims if claim.ancestors]
     if not claims:
         return True
-    looks: list[Single] = [
+    looks: list[StoreCall] = [
         ("peek", counters, (claim.key, 1))
         for claim in claims
         for counters in (claim.counters, *claim.ancestors)
     ]
-    _, answers = yield Work(singles=looks)
+    _, answers = yield Work(calls=looks)
     if any(answer.degraded for answer in answers):
         return False
-    seen: Iterator[Decision] = iter(answers)
-    charges: list[Single] = []
+    decisions: Iterator[Decision] = iter(answers)
+    charges: list[StoreCall] = []
     for claim in claims:
-        own = next(seen)
-        charges += _charges(claim, own, [next(seen) for _ in claim.ancestors])
+        new = next(decisions)
+        charges += _charges(claim, new, [next(decisions) for _ in claim.ancestors])
     if charges:
-        yield Work(singles=charges)
+        yield Work(calls=charges)
     return True
 
 
-def _charges(claim: _Claim, own: Decision, before: Sequence[Decision]) -> list[Single]:
-    limit, whole = claim.counters.limit, full(own)
-    part = max(-(-used(each) * whole // full(each)) for each in before)
-    charges: list[Single] = []
-    locked = bool(limit.lockout_ns) and any(_is_locked(each, claim.hits) for each in before)
-    if locked:
-        # Beyond its overrun, so that the hit is refused: locked out there, locked out here.
-        part = max(part, whole + (limit.soft.overrun if limit.soft is not None else 0))
+def _charges(claim: _Claim, new: Decision, old: Sequence[Decision]) -> list[StoreCall]:
+    limit, whole = claim.counters.limit, full(new)
+    # If keys start less than full, what remains does not say how much was used.
+    known = [decision for decision in old if decision.limit.initial is None]
+    shares = [-(-used(decision) * whole // (full(decision) or 1)) for decision in known]
+    share = max(shares, default=0)
+    charges: list[StoreCall] = []
+    if limit.lockout_ns and any(_is_locked(decision, claim.hits) for decision in old):
+        # Charge beyond the overrun, so that the hit is refused and locks the key out here, too.
+        share = max(share, whole + (limit.soft.overrun if limit.soft is not None else 0))
         charges.append(("hit", claim.counters, (claim.key, 1)))
-    if part > used(own):
-        charges.insert(0, ("charge", claim.counters, (claim.key, part - used(own))))
+    if share > used(new):
+        charges.insert(0, ("charge", claim.counters, (claim.key, share - used(new))))
     return charges
 
 
-def _is_locked(before: Decision, hits: int) -> bool:
-    if before.allowed or not before.limit.lockout_ns:
+def _is_locked(old: Decision, hits: int) -> bool:
+    if old.allowed or not old.limit.lockout_ns:
         return False
-    # One that is merely used up is locked by a hit, and not by a look.
-    return hits > 0 or before._retry > before.limit.period_ns
+    # If it is merely used up, a hit locks it and a look does not.
+    return hits > 0 or old._retry > old.limit.period_ns
 
 
 def full(decision: Decision) -> int:
@@ -233,27 +161,23 @@ def full(decision: Decision) -> int:
 
 
 def used(decision: Decision) -> int:
-    """Units that were used, rounded up; more than there are if it is overdrawn."""
+    """Units that were used, rounded up; more than the limit has if it is overdrawn."""
     return full(decision) - decision._room // decision._unit
 
 
-def _given_back(results: Sequence[DescriptorResult], store: Store, now: int) -> list[Single]:
-    """Hits that are given back are given back by the ancestors, too: else another process,
-    or a limit that comes back, would know of them still."""
-    back: list[Single] = []
-    for result in results:
-        if result.hits >= 0:
-            continue
-        for (counters, _), inherited in zip(result.counted, result.heritages, strict=True):
-            if inherited is None or inherited[0].until <= now:
-                continue
-            for old in sources(inherited[0].ancestors, inherited[1], store):
-                part = in_proportion(result.cost, counters.limit, old.limit)
-                if part and old is not counters:
-                    back.append(("refund", old, (result.key, part)))
-    return back
+def _refunds(inherited: Sequence[_Inheritance], store: Store) -> list[StoreCall]:
+    """Give hits back to the ancestors, too. Otherwise another process, or an old limit that
+    comes back, would carry them over again."""
+    refunds: list[StoreCall] = []
+    for result, counters, heritage, override in inherited:
+        if result.hits < 0:
+            for old in sources(heritage.ancestors, override, store):
+                share = in_proportion(result.cost, counters.limit, old.limit)
+                if share and old.limit != counters.limit:
+                    refunds.append(("refund", old, (result.key, share)))
+    return refunds
 
 
 def in_proportion(cost: int, of: Limit, to: Limit) -> int:
     """Units of one limit as units of another, rounded down."""
-    return cost * to.burst // of.burst
+    return cost * to.burst // of.burst if of.burst else 0  # nothing was taken of a limit of 0

@@ -1,17 +1,17 @@
-"""Plan: what a request asks of the store, where that is known before anything is decided.
+"""Plan: what a request asks of the store, if that is known before anything is decided.
 
 Most requests are plain: their rules always mean the same limits, and no list, switch, debit or
-changed limit has anything to do with them. They take the short way::
+changed limit affects them. They are decided by a plan::
 
     descriptors ── Planner.plan ── Plan ── hit ── decisions ── verdict
 
-All others take the general way, `Check`. Both come to the same verdict.
+All others are decided by a `Check`. Both give the same verdict.
 
-A plan holds for one set of rules and one state of the switches. Its `Planner` stands for both:
-the gate has a new one as soon as either changes, and a plan may be used while its planner is the
-gate's. A switch keeps only those requests off the short way that it can touch.
+A plan is valid for one set of rules and one state of the switches. Its `Planner` stands for both:
+the gate gets a new one as soon as either changes, and a plan may be used as long as its planner
+is the gate's. A switch affects only the requests that it is about: all others keep their plans.
 
-This module is compiled where it can be.
+This module is compiled where possible.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.decision import Decision
 from penstock.errors import StoreError
-from penstock.rules.deciding.taken import policies_of
+from penstock.rules.deciding.store_calls import Item, Work
 from penstock.rules.deciding.verdict import LIMIT, UNMATCHED, Descriptor, Pair, Status, Verdict
-from penstock.rules.deciding.work import Item, Work
 from penstock.rules.model import ENFORCE, Rule
 from penstock.stores.base import pick
 
@@ -35,22 +34,22 @@ if TYPE_CHECKING:
 
 
 class PlainRule:
-    """A rule that always means the same limits, with what is the same for all its requests."""
+    """A rule that always means the same limits, and what all its requests have in common."""
 
     def __init__(self, rule: Rule, counted: tuple[Counted, ...]) -> None:
         self.rule = rule
         self.counted = counted
         self.cost = rule.cost
-        self.counters = [each.counters for each in counted]
-        self.envoy = any(each.envoy for each in counted)
+        self.counters = [limit.counters for limit in counted]
+        self.envoy = any(limit.envoy for limit in counted)
 
 
 class Plan:
     """What one request asks of the store.
 
-    ``rules`` has, for each of ``descriptors``, its rule, or None if none matched; ``items`` are
-    the limits of all of them, in that order. ``single`` says that it is one descriptor with one
-    limit. ``attachment`` is for the wire that keeps the plan.
+    ``rules`` has the rule of each descriptor, or None if none matched; ``items`` are the limits
+    of all of them, in that order. ``single`` means one descriptor with one limit. ``attachment``
+    is for the wire that keeps the plan.
     """
 
     def __init__(self, planner: Planner, domain: str, descriptors: list[tuple[Pair, ...]]) -> None:
@@ -63,7 +62,7 @@ class Plan:
         self.attachment: Any = None
 
     def hit(self) -> list[Decision]:
-        """Decide, with a store that answers at once: one decision for each item."""
+        """Decide, blocking: one decision for each item."""
         items = self.items
         if not items:
             return []
@@ -73,11 +72,11 @@ class Plan:
                 return [counters.hit(key, cost)]
             return list(self.planner.store.hit_each(items))
         except StoreError as error:
-            error.policies = policies_of(Work([items]))
+            error.policies = Work([items]).policies()
             raise
 
     async def hit_async(self) -> list[Decision]:
-        """The same with a store that has to be waited for."""
+        """The same for coroutines."""
         items = self.items
         if not items:
             return []
@@ -87,11 +86,11 @@ class Plan:
                 return [await counters.submit("hit", key, cost)]
             return list(await self.planner.store.hit_each_async(items))
         except StoreError as error:
-            error.policies = policies_of(Work([items]))
+            error.policies = Work([items]).policies()
             raise
 
     def verdict(self, decisions: list[Decision]) -> Verdict:
-        """What the decisions come to. Its statuses are made when somebody looks at them."""
+        """The verdict that follows. Its statuses are built when they are needed."""
         best: Decision | None = None
         speaker: PlainRule | None = None
         at = 0
@@ -117,12 +116,12 @@ class Plan:
                 continue
             best: Decision | None = None
             name: str | None = None
-            own = decisions[at : at + len(rule.counted)]
-            for counted, decision in zip(rule.counted, own, strict=True):
+            rule_decisions = decisions[at : at + len(rule.counted)]
+            for counted, decision in zip(rule.counted, rule_decisions, strict=True):
                 chosen = pick(best, decision)
                 if chosen is not best:
                     best, name = chosen, counted.name
-            statuses.append(Status(pairs, all(own), LIMIT, rule.rule, best, name))
+            statuses.append(Status(pairs, all(rule_decisions), LIMIT, rule.rule, best, name))
             at += len(rule.counted)
         return tuple(statuses)
 
@@ -136,7 +135,7 @@ class Planner:
         self.modes = state.modes
         self.overrides = state.overrides
         self.plain_rules: dict[int, PlainRule | None] = {}
-        # By domain, what matches its rules, and the keys that lists are about.
+        # The matching function of each domain, and the keys that lists are about.
         self.domains: dict[str, tuple[Any, frozenset[str]]] = {}
         listed = {*state.allow, *state.deny}
         if state.mode == ENFORCE:
@@ -148,7 +147,7 @@ class Planner:
         self.only_domain = None if several else next(iter(compiled.matchers), None)
 
     def plan(self, domain: str | None, descriptors: Sequence[Any]) -> Plan | None:
-        """Of what a gate was asked; None if the request has to take the general way."""
+        """The plan for the arguments of `Gate.check`; None if they need a `Check`."""
         if domain is None:
             domain = self.only_domain
             if domain is None:
@@ -172,7 +171,7 @@ class Planner:
         return self.make(domain, plain, 1)
 
     def make(self, domain: str, descriptors: list[tuple[Pair, ...]], hits: int) -> Plan | None:
-        """Of descriptors that say nothing but their pairs."""
+        """The plan for descriptors that have nothing but pairs."""
         known = self.domains.get(domain)
         if known is None:
             return None
@@ -190,7 +189,7 @@ class Planner:
                 return None
             rule = self.plain_rule(match)
             if rule is None or (hits > 1 and rule.envoy):
-                return None  # of the latter: debits may have to be booked
+                return None  # in the latter case, debits may have to be booked
             plan.rules.append(rule)
             cost = rule.cost if hits <= 1 else rule.cost * hits
             for counters in rule.counters:
@@ -202,31 +201,31 @@ class Planner:
         return plan
 
     def is_switched(self, pairs: tuple[Pair, ...], listed: frozenset[str]) -> bool:
-        """Whether an override or a list may be about a descriptor."""
+        """Whether an override or a list may affect a descriptor."""
         return any(pair[0] in listed or pair in self.overrides for pair in pairs)
 
     def plain_rule(self, match: Match) -> PlainRule | None:
         rule = match.rule
-        known = id(rule)  # which lives as long as the compiled rules
-        if known in self.plain_rules:
-            return self.plain_rules[known]
+        identity = id(rule)  # the rule lives as long as the compiled rules
+        if identity in self.plain_rules:
+            return self.plain_rules[identity]
         plain = None
         if is_plain(rule) and rule.id not in self.modes:
             counted = self.compiled.own_limits(rule)
-            if any(each.heritage is not None for each in counted):
-                return None  # for now: what it inherits runs out
-            if not any(each.name in self.modes for each in counted):
+            if any(limit.heritage is not None for limit in counted):
+                return None  # for now: heritage expires
+            if not any(limit.name in self.modes for limit in counted):
                 plain = PlainRule(rule, counted)
-        self.plain_rules[known] = plain
+        self.plain_rules[identity] = plain
         return plain
 
 
 class PlanCache:
-    """Plans by the bytes of their requests, from the second time that these come.
+    """Plans by the bytes of their requests, kept from the second time that these come.
 
-    Requests that come only once would drive out those that come often. ``most`` plans are
-    kept, of messages of up to ``longest`` bytes; ``places``, a power of two, are for hashes of
-    what came once.
+    Otherwise requests that come once would evict those that come often. At most ``most`` plans
+    are kept, for messages of up to ``longest`` bytes. ``places``, a power of two, is how many
+    hashes of messages that came once are remembered.
     """
 
     def __init__(self, most: int, longest: int, places: int) -> None:
@@ -241,7 +240,7 @@ class PlanCache:
         return len(self.plans)
 
     def get(self, message: bytes, planner: Planner) -> Plan | None:
-        """The plan of a message. Those of another planner are forgotten."""
+        """The plan of a message. Plans of another planner are dropped."""
         if planner is not self.planner:
             self.planner = planner
             self.plans.clear()
@@ -266,7 +265,7 @@ class PlanCache:
 
 
 def is_plain(rule: Rule) -> bool:
-    """Whether a rule always means the same limits, which may refuse."""
-    special = rule.plans or rule.split or rule.schedule
+    """Whether a rule always means the same limits, and they may refuse."""
+    special = rule.plans or rule.split or rule.schedule or rule.concurrency
     switched = rule.shadow or rule.quota or rule.closed or rule.unlimited
     return bool(rule.limits) and not special and not switched

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.decision import Decision
 from penstock.errors import InvalidCost, InvalidKey
-from penstock.limit import Limit, as_limit
-
-if TYPE_CHECKING:
-    from penstock.rules.deciding.plan import Plan
-    from penstock.rules.model import Rule
+from penstock.limits import Limit, limits_of
+from penstock.rules.model import Rule
+from penstock.stores.base import Counters
 
 Pair = tuple[str, str]
-# Units that one descriptor may ask for at once, either way.
+# Units that one descriptor may take or give back at once.
 MOST_HITS = 2**32
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """Ordered pairs, with what this request says otherwise than the rules.
+    """Ordered pairs, and what this request wants to be different from the rules.
 
-    ``limit`` is decided by instead of the rule's limits. ``hits`` goes before the
-    request's: 0 looks without taking, below zero gives back.
+    ``limit`` replaces the rule's limits, together with those in ``also``: all of them pass, or
+    nothing is taken. ``hits`` replaces the request's: 0 looks without taking, below zero gives
+    back.
 
-    ``envoy`` says that the limit came in Envoy's words, so that debits are booked on it;
-    ``closed_period_ns`` is the unit of one of zero requests, which refuses.
+    ``envoy`` says that the limit came in Envoy's format, so debits are booked on it.
+    ``closed_period_ns`` is the unit of a limit of zero requests, which refuses everything.
     """
 
     pairs: tuple[Pair, ...]
@@ -35,6 +34,7 @@ class Descriptor:
     hits: int | None = None
     envoy: bool = False
     closed_period_ns: int = 0
+    also: tuple[Limit, ...] = ()
 
     @classmethod
     def of(
@@ -43,38 +43,49 @@ class Descriptor:
         limit: Limit | str | None = None,
         hits: int | None = None,
     ) -> Descriptor:
-        """From a mapping or a list of pairs, checked."""
-        own = None if limit is None else as_limit(limit)
-        return cls(check_pairs(pairs), own, None if hits is None else check_hits(hits))
+        """From a mapping or a list of pairs, checked. A text may name several limits."""
+        units = None if hits is None else check_hits(hits)
+        if limit is None:
+            return cls(check_pairs(pairs), None, units)
+        own, *also = limits_of(limit)
+        return cls(check_pairs(pairs), own, units, also=tuple(also))
 
 
 DescriptorLike = Descriptor | Mapping[str, str] | Iterable[Pair]
+Descriptors = Sequence[DescriptorLike]
 
 
-def as_descriptor(asked: DescriptorLike) -> Descriptor:
-    return asked if type(asked) is Descriptor else Descriptor(check_pairs(asked))  # type: ignore[arg-type]  # it is no Descriptor
+def as_descriptors(descriptors: Iterable[DescriptorLike]) -> list[Descriptor]:
+    return [
+        item if isinstance(item, Descriptor) else Descriptor(check_pairs(item))
+        for item in descriptors
+    ]
 
 
 def check_pairs(pairs: Mapping[str, str] | Iterable[Pair]) -> tuple[Pair, ...]:
     if isinstance(pairs, Mapping):
         pairs = pairs.items()
     if isinstance(pairs, (str, bytes)):
-        raise InvalidKey(f"a descriptor is a mapping or a list of pairs, not {pairs!r:.100}")
+        raise InvalidKey(
+            "a descriptor is a mapping or a list of pairs, such as {'user': '42'}, "
+            f"not {pairs!r:.100}"
+        )
     try:
-        found = tuple(pairs)
+        checked = tuple(pairs)
     except TypeError:
         raise InvalidKey(
             f"a descriptor is a mapping or a list of pairs, not {type(pairs).__name__}"
         ) from None
-    if not found:
+    if not checked:
         raise InvalidKey("a descriptor has at least one pair; this one is empty")
-    for pair in found:
+    for pair in checked:
         if type(pair) is not tuple or len(pair) != 2:
             raise InvalidKey(f"a descriptor's pair is a tuple (key, value), not {pair!r:.100}")
         key, value = pair
         if not isinstance(key, str) or not key or not isinstance(value, str):
-            raise InvalidKey(f"a descriptor's key and value are texts, not {pair!r:.100}")
-    return found
+            hint = f": write {str(value)!r:.50}" if type(value) is int else ""
+            raise InvalidKey(f"a descriptor's key and value are texts, not {pair!r:.100}{hint}")
+    return checked
 
 
 def check_hits(hits: object) -> int:
@@ -87,9 +98,9 @@ def check_hits(hits: object) -> int:
 class Status:
     """What became of one descriptor.
 
-    ``decision`` is that of its strictest limit, and None where nothing was counted: no
-    rule matched (``rule`` is None, too), it is unlimited, on a list, or switched off.
-    ``reason`` is one word for it.
+    ``decision`` is that of its strictest limit. It is None where nothing was counted: no rule
+    matched (then ``rule`` is None, too), or the descriptor is unlimited, on a list, or switched
+    off. ``reason`` says which.
     """
 
     pairs: tuple[Pair, ...]
@@ -100,6 +111,33 @@ class Status:
     limit_name: str | None = None
     shadow: bool = False
     quota: bool = False
+
+    @property
+    def is_about_slots(self) -> bool:
+        """Whether the decision is that of the rule's concurrency."""
+        slots = () if self.rule is None else self.rule.concurrency
+        return any(self.limit_name == limit.name for limit in slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A slot that a request holds: ``units`` of ``rule``'s concurrency under ``key``.
+
+    ``until`` is when its lease ends, by the gate's clock.
+    """
+
+    rule: str
+    counters: Counters
+    key: str
+    units: int
+    mark: int
+    until: int
+
+
+class StatusSource(Protocol):
+    """Builds the statuses of a verdict when they are needed: a `Plan`."""
+
+    def statuses(self, decisions: Sequence[Decision]) -> tuple[Status, ...]: ...
 
 
 # Reasons.
@@ -122,11 +160,12 @@ class Verdict:
       the one with the least remaining; None if nothing was counted
     - ``rule``: the rule of that limit, or the one that refused without a limit
     - ``statuses``: what became of each descriptor, in their order
-    - ``plan``, ``decisions``: of a request that took the short way, what it asked of the
-      store and what was decided on each of it: see `Plan`. The statuses are made of them
+    - ``slots``: what the request holds of rules with ``concurrency``, until it is released
+    - ``plan``, ``decisions``: of a request that was decided by a `Plan`, that plan and a
+      decision for each of its items. The statuses are built from them
     """
 
-    __slots__ = ("_statuses", "allowed", "decision", "decisions", "plan", "rule")
+    __slots__ = ("_statuses", "allowed", "decision", "decisions", "plan", "rule", "slots")
 
     def __init__(
         self,
@@ -134,15 +173,16 @@ class Verdict:
         decision: Decision | None,
         rule: Rule | None,
         statuses: tuple[Status, ...] | None,
-        plan: Plan | None = None,
+        plan: StatusSource | None = None,
         decisions: Sequence[Decision] = (),
     ) -> None:
         self.allowed = allowed
         self.decision = decision
         self.rule = rule
+        self.slots: Sequence[Slot] = ()
         self.plan = plan
         self.decisions = decisions
-        self._statuses = statuses  # made when they are looked at: many callers never do
+        self._statuses = statuses  # built on first use: many callers never need them
 
     @property
     def statuses(self) -> tuple[Status, ...]:
@@ -155,11 +195,11 @@ class Verdict:
     def __bool__(self) -> bool:
         return self.allowed
 
-    def told(self) -> list[tuple[str, Decision]]:
-        """The limits that an answer tells of, with their names: see `speaking`."""
+    def named_decisions(self) -> list[tuple[str, Decision]]:
+        """The decisions to report to the client, with the names of their limits."""
         return [
             (status.limit_name or "default", status.decision)
-            for status in speaking(self.statuses)
+            for status in decisive(self.statuses)
             if status.decision is not None
         ]
 
@@ -171,16 +211,16 @@ class Verdict:
         return None if self.decision is None else self.decision.retry_after
 
     def __repr__(self) -> str:
-        word = "allowed" if self.allowed else "refused"
+        answer = "allowed" if self.allowed else "refused"
         rule = f" by {self.rule.id}" if self.rule is not None and not self.allowed else ""
-        return f"<Verdict {word}{rule} {list(self.statuses)!r}>"
+        return f"<Verdict {answer}{rule} {list(self.statuses)!r}>"
 
 
-def speaking(statuses: Sequence[Status]) -> list[Status]:
-    """Those that have to do with the answer: none in shadow, and not every quota that is over.
+def decisive(statuses: Sequence[Status]) -> list[Status]:
+    """The statuses that affect the answer: none in shadow, and not every exhausted quota.
 
-    Quotas that are over say nothing if another one passes. If all are, the one that is back
-    first says how long to wait.
+    Exhausted quotas do not matter if another quota passes. If all are exhausted, the one that
+    recovers first determines the wait.
     """
     out = [status for status in statuses if not status.shadow]
     over = [status for status in out if status.quota and not status.allowed]
@@ -193,6 +233,6 @@ def speaking(statuses: Sequence[Status]) -> list[Status]:
 
 
 def _wait(status: Status) -> float:
-    """How long a status keeps the request out; one that is closed or denied, for ever."""
+    """How long a status refuses the request; forever if it is closed or denied."""
     retry = -1 if status.decision is None else status.decision._retry
     return float("inf") if retry < 0 else retry

@@ -1,8 +1,8 @@
 """Matching: from a request's descriptor to the rule that applies, and its counter's key.
 
-At each level, in this order: a step with this key and exactly this value; then steps with
-this key and a ``*`` in their value, in the order of the file; then a step with this key and
-no value. What was chosen is final. A rule applies at exactly its own depth.
+Each level tries, in this order: a step with this key and exactly this value; steps with this key
+and a ``*`` in their value, in the order of the file; a step with this key and no value. The choice
+is final. A rule applies at exactly its own depth.
 
 The cost does not grow with the number of rules: see `tree.py` and `wildcards.py`.
 """
@@ -20,10 +20,7 @@ __all__ = ["Descriptor", "Match", "Matcher", "Pair"]
 
 
 class Matcher:
-    """Finds the rule of a domain that applies to a descriptor.
-
-    It never changes, so that threads share it without a lock.
-    """
+    """Finds the rule of a domain that applies to a descriptor. It is immutable."""
 
     __slots__ = ("_top", "domain")
 
@@ -37,37 +34,42 @@ class Matcher:
         for key, value in descriptor:
             branch = node.branches.get(key)
             if branch is None:
-                return self._astray(node, descriptor)
-            # This is `branch.choose(value)`; the call would cost as much as all of it.
-            found = branch.exact.get(value)
-            if found is None:
+                return self._unmatched(node, descriptor)
+            # This is `branch.choose(value)`, inlined: the call would double the cost.
+            child = branch.exact.get(value)
+            if child is None:
                 if branch.wildcards is not None:
-                    found = branch.wildcards.first(value)
-                if found is None:
-                    found = branch.any
-                    if found is None:
-                        return self._astray(node, descriptor)
-            node = found
+                    child = branch.wildcards.first(value)
+                if child is None:
+                    child = branch.any
+                    if child is None:
+                        return self._unmatched(node, descriptor)
+            node = child
         if node.ready is not None:
             return node.ready
         if node.rule is None:
-            return self._astray(node, descriptor)
+            return self._unmatched(node, descriptor)
         return node.match(descriptor, node.rule)
+
+    @property
+    def top(self) -> MatchNode:
+        """The tree, for those who walk it themselves."""
+        return self._top
 
     def denies(self, descriptor: Descriptor) -> bool:
         """Whether a pair is on a ``deny`` list of the whole domain."""
         return _listed(self.domain.deny, descriptor)
 
     def allows(self, descriptor: Descriptor) -> bool:
-        """Whether a pair is on an ``allow`` list of the whole domain. `denies` goes before."""
+        """Whether a pair is on an ``allow`` list of the whole domain. `denies` has precedence."""
         return _listed(self.domain.allow, descriptor)
 
     def trace(self, descriptor: Descriptor) -> list[TraceStep]:
-        """How `match` comes to its answer, level by level, for people."""
+        """Explains the answer of `match`, level by level, for people."""
         return trace(self.domain, self._top, descriptor)
 
-    def _astray(self, node: MatchNode, descriptor: Descriptor) -> Match | None:
-        """The pairs lead to no rule. What a list on their way denies is refused all the same."""
+    def _unmatched(self, node: MatchNode, descriptor: Descriptor) -> Match | None:
+        """The pairs lead to no rule, but a deny list on their path may still refuse them."""
         for index, listing in node.lists:
             step = listing.steps[-1]
             if step.deny is not None and descriptor[index][1] in step.deny:
@@ -75,7 +77,7 @@ class Matcher:
         return None
 
     def _refusal(self, node: MatchNode) -> Rule:
-        """A rule for a step that has a list and no limits, to be known by."""
+        """A rule for a step with a deny list and no limits, so that the refusal has a name."""
         path = [id_part(self.domain.name)]
         for step in node.steps:
             value = "" if step.value is None else f"={id_part(step.value)}"

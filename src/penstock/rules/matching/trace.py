@@ -1,4 +1,4 @@
-"""How a match came about, or why there was none: level by level, for people.
+"""Explains why a rule matched, or why none did: level by level, for people.
 
 ::
 
@@ -20,15 +20,15 @@ from penstock.rules.wildcards import Pattern
 
 EXACT, WILDCARD, ANY, NOTHING = "exact", "wildcard", "any value", "nothing"
 
-# A level may have a hundred thousand steps: enough of them to see what it is about, and
-# enough to look for a misspelt word in.
+# A level may have a hundred thousand steps. So many others are shown, and so many names are
+# compared with a misspelt one.
 MOST_OTHERS = 10
-MOST_WORDS = 1000
+MOST_NAMES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A step that was there, too, and why it was not chosen."""
+    """Another step of the level, and why it was not chosen."""
 
     step: Step
     why: str
@@ -39,11 +39,10 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One level: the pair that was looked up, and what became of it.
+    """One level: the pair that was looked up, and the step that was chosen.
 
-    ``how`` is ``"exact"``, ``"wildcard"``, ``"any value"`` or ``"nothing"``; ``step`` is what
-    was chosen. ``others`` were there as well, ``more`` of them are not shown. ``notes`` say
-    what follows, in sentences.
+    ``how`` is ``"exact"``, ``"wildcard"``, ``"any value"`` or ``"nothing"``. ``others`` were not
+    chosen, and ``more`` of them are not shown. ``notes`` describe the consequences.
     """
 
     depth: int
@@ -66,38 +65,28 @@ class TraceStep:
 
 
 def trace(domain: Domain, top: MatchNode, descriptor: Descriptor) -> list[TraceStep]:
-    """The way of ``descriptor`` down from ``top``, as far as it comes."""
+    """The path of ``descriptor`` down from ``top``, as far as it leads."""
     out: list[TraceStep] = []
     node, level = top, domain.steps
     for depth, (key, value) in enumerate(descriptor, 1):
         branch = node.branches.get(key)
-        found = None if branch is None else branch.choose(value)
-        step = None if found is None else found.steps[-1]
+        chosen = None if branch is None else branch.choose(value)
+        step = None if chosen is None else chosen.steps[-1]
         how = _how(step, value)
         others = list(_others(level, key, value, step, how))
         notes = [*_on_lists(domain, step, key, value)]
-        if found is None or step is None:
+        if chosen is None or step is None:
             notes += _dead_end(level, key, value)
             notes.append("no rule applies" + ("; what was chosen above is final" * (depth > 1)))
             if depth < len(descriptor):
                 notes.append(f"pairs after it, not looked up: {len(descriptor) - depth}")
         else:
             notes += _arrival(step, value, last=depth == len(descriptor))
-        out.append(
-            TraceStep(
-                depth,
-                key,
-                value,
-                how,
-                step,
-                tuple(others[:MOST_OTHERS]),
-                max(0, len(others) - MOST_OTHERS),
-                tuple(notes),
-            )
-        )
-        if found is None or step is None:
+        shown, more = tuple(others[:MOST_OTHERS]), max(0, len(others) - MOST_OTHERS)
+        out.append(TraceStep(depth, key, value, how, step, shown, more, tuple(notes)))
+        if chosen is None or step is None:
             break
-        node, level = found, step.children
+        node, level = chosen, step.children
     return out
 
 
@@ -112,7 +101,7 @@ def _how(step: Step | None, value: str) -> str:
 def _others(
     level: Sequence[Step], key: str, value: str, chosen: Step | None, how: str
 ) -> Iterator[Other]:
-    """The other steps with this key, those first that would have taken the value."""
+    """The other steps with this key, beginning with those that match the value."""
     first = "an exact value" if how == EXACT else "a wildcard"
     rest = []
     for step in level:
@@ -145,10 +134,10 @@ def _on_lists(domain: Domain, step: Step | None, key: str, value: str) -> Iterat
 def _dead_end(level: Sequence[Step], key: str, value: str) -> Iterator[str]:
     same = [step for step in level if step.key == key]
     if same:
-        values = [step.value for step in same[:MOST_WORDS] if step.value is not None]
+        values = [step.value for step in same[:MOST_NAMES] if step.value is not None]
         yield f"no step {key!r} takes this value{did_you_mean(value, values)}"
     elif level:
-        keys = list(dict.fromkeys(step.key for step in level))[:MOST_WORDS]
+        keys = list(dict.fromkeys(step.key for step in level))[:MOST_NAMES]
         shown = ", ".join(map(repr, keys[:MOST_OTHERS])) + (", ..." if keys[MOST_OTHERS:] else "")
         yield f"no step has this key{did_you_mean(key, keys)}; there are: {shown}"
     else:

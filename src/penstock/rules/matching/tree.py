@@ -1,4 +1,4 @@
-"""The steps of a domain, made ready for matching.
+"""The steps of a domain, prepared for matching.
 
 ::
 
@@ -6,10 +6,10 @@
     a step       by key                wildcards ─ MatchNode    in the order of the file
     or the top                         any ─────── MatchNode
 
-What is the same for every request that comes to a step is worked out when the tree is made;
-where no value on the way varies, that is the whole `Match`. Nothing changes afterwards.
+What all requests at a step have in common is computed when the tree is built. If no value on the
+path varies, that is the whole `Match`. The tree is immutable afterwards.
 
-The key of a counter holds the domain and every pair::
+The key of a counter contains the domain and every pair::
 
     api|plan=free|user=42        domain | key = value | key = value
     api|ip=192.0.2.0/24          the network, where `group` says so
@@ -33,10 +33,10 @@ Descriptor = Sequence[Pair]
 class Match:
     """What applies to a descriptor.
 
-    - ``rule``, ``step``: where it ended; ``steps``: the way there
-    - ``key``: the counter's
+    - ``rule``, ``step``: where it ended; ``steps``: the path there
+    - ``key``: of the counter
     - ``values``: those in the key, in the order of the pairs
-    - ``denied``, ``allowed``: a list of a step on the way says so; never both
+    - ``denied``, ``allowed``: by a list of a step on the path; never both
     """
 
     __slots__ = ("allowed", "denied", "key", "rule", "step", "steps", "values")
@@ -64,19 +64,19 @@ class Match:
 
 
 class MatchNode:
-    """A step, or the top of a domain, with all that its path decides."""
+    """A step, or the top of a domain, with everything that its path determines."""
 
     __slots__ = ("branches", "lists", "ready", "rule", "steps", "tail", "values", "vary")
 
     def __init__(self, tail: str) -> None:
         self.rule: Rule | None = None
         self.steps: tuple[Step, ...] = ()
-        # The key: for each value that varies a text and the value, and then the tail.
-        # In `vary`: the index of its pair, the text, and its step where that changes it.
+        # The key is a text and a value for each value that varies, and then the tail. `vary` has
+        # the index of its pair, the text, and its step if that groups values.
         self.vary: tuple[tuple[int, str, Step | None], ...] = ()
         self.tail = tail
-        self.values: tuple[str, ...] = ()  # "" for those that vary
-        # The steps on the way that have a list, each with the index of its pair.
+        self.values: tuple[str, ...] = ()  # "" where it varies
+        # The steps on the path that have a list, with the index of their pair.
         self.lists: tuple[tuple[int, MatchNode], ...] = ()
         self.branches: Mapping[str, Branch] = _NO_BRANCHES
         self.ready: Match | None = None  # the match, if it is the same for every request
@@ -110,7 +110,7 @@ class MatchNode:
             if grouping is not None:
                 value = counted_as(grouping, value)
             values[index] = value
-            # Most values have nothing to escape, and of most of those this tells it at once.
+            # Most values need no escaping, which this check is quick to find out.
             key += head + (value if value.isalnum() else descriptor_part(value))
         key += self.tail
         allowed = denied = False
@@ -127,17 +127,17 @@ class Branch:
     __slots__ = ("any", "exact", "wildcards")
 
     def __init__(self) -> None:
-        # A pattern is found here, too, by its own text, as in Envoy's service. So a value
-        # that looks like a pattern cannot come to another step under the pattern's key.
+        # Patterns are here, too, by their own text, as in Envoy's service. So a value that looks
+        # like a pattern cannot reach another step under the pattern's key.
         self.exact: dict[str, MatchNode] = {}
         self.wildcards: Wildcards[MatchNode] | None = None
         self.any: MatchNode | None = None
 
     def choose(self, value: str) -> MatchNode | None:
-        found = self.exact.get(value)
-        if found is None and self.wildcards is not None:
-            found = self.wildcards.first(value)
-        return self.any if found is None else found
+        node = self.exact.get(value)
+        if node is None and self.wildcards is not None:
+            node = self.wildcards.first(value)
+        return self.any if node is None else node
 
 
 _NO_BRANCHES: Mapping[str, Branch] = {}
@@ -150,7 +150,7 @@ def top_of(domain: Domain) -> MatchNode:
 
 
 def branches(above: MatchNode, steps: Sequence[Step]) -> dict[str, Branch]:
-    """The level below a node, by key. Of two steps that say the same, the first one counts."""
+    """The level below a node, by key. Of two equal steps, the first one counts."""
     out: dict[str, Branch] = {}
     patterns: dict[str, list[tuple[str, MatchNode]]] = {}
     for step in steps:
@@ -164,13 +164,13 @@ def branches(above: MatchNode, steps: Sequence[Step]) -> dict[str, Branch]:
             branch.exact.setdefault(step.value, node)
             if step.is_wildcard:
                 patterns.setdefault(step.key, []).append((step.value, node))
-    for key, those in patterns.items():
-        out[key].wildcards = Wildcards(those)
+    for key, key_patterns in patterns.items():
+        out[key].wildcards = Wildcards(key_patterns)
     return out
 
 
 def counted_as(step: Step, value: str) -> str:
-    """What stands in the counter's key for a value that matched ``step``."""
+    """What represents a value that matched ``step`` in the counter's key."""
     if step.share_threshold and step.value is not None:
         return step.value
     return value if step.group is None else network_of(value, step.group)

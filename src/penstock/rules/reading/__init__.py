@@ -1,4 +1,4 @@
-"""Reading: from text to a `RuleSet`, or to a list of all that is wrong with it.
+"""Reading: from text to a `RuleSet`, or to a list of all problems.
 
 ::
 
@@ -7,5 +7,6 @@
     dict ─── dict_tree ─┘
 
 `keywords.py` is the table of every key that a file may have; `schema.json` is made from it.
-`watch.py` calls when files change. May import the shared model, knows no request and no store.
+`loading.py` is what gates use, `watch.py` notices when files change. May import the shared model,
+knows no request and no store.
 """

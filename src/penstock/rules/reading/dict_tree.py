@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.rules.problems import Place, Problems
-from penstock.rules.reading.tree import ListNode, MappingNode, ScalarNode, SyntaxNode, shown
-from penstock.rules.reading.yaml_tree import BOUNDS, Bounds
+from penstock.rules.reading.tree import (
+    BOUNDS,
+    Bounds,
+    CannotContinue,
+    ListNode,
+    MappingNode,
+    ScalarNode,
+    SyntaxNode,
+    shown,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,13 +31,13 @@ class KeyPlace(Place):
 
 
 class _DictOrigin:
-    """Names places by path. A node's line is the path's number."""
+    """Names places by path. The line of a node is the number of its path."""
 
     __slots__ = ("file", "paths")
 
     def __init__(self, file: str) -> None:
         self.file = file
-        # For each node the number of the one that it is in, and its key or index there.
+        # For each node, the number of its parent, and its key or index there.
         self.paths: list[tuple[int, str | int]] = []
 
     def place(self, line: int, column: int) -> Place:
@@ -41,18 +49,14 @@ class _DictOrigin:
         return KeyPlace(self.file, 0, 0, line, "".join(reversed(parts)).removeprefix("."))
 
 
-class _Refused(Exception):
-    """Reading cannot go on; the problem has been told."""
-
-
 def read_dict(
     rules: Mapping[str, Any], file: str, problems: Problems, bounds: Bounds = BOUNDS
 ) -> SyntaxNode | None:
-    """The tree of a dict; None, and problems, if it has what YAML could not say."""
+    """The tree of a dict; None, and problems, if it has something that YAML does not."""
     before = len(problems.errors)
     try:
         node = _Reader(file, problems, bounds).read(rules, 0, 0, "")
-    except _Refused:
+    except CannotContinue:
         return None
     return node if len(problems.errors) == before else None
 
@@ -64,7 +68,7 @@ class _Reader:
         self._bounds = bounds
 
     def read(self, value: Any, depth: int, above: int, key: str | int) -> SyntaxNode:
-        """Recursive, and never deeper than the bounds: a dict may contain itself."""
+        """Recursive, but not deeper than the bounds: a dict may contain itself."""
         source, bounds = self._source, self._bounds
         number = len(source.paths)
         source.paths.append((above, key))
@@ -101,12 +105,10 @@ class _Reader:
                 return repr(value), True
             except ValueError:  # more digits than Python would print
                 pass
-        self._problems.error(
-            self._source.place(number, 0),
-            f"{type(value).__name__} is nothing that YAML could say",
-        )
+        message = f"{type(value).__name__} is nothing that YAML could say"
+        self._problems.error(self._source.place(number, 0), message)
         return "", False
 
-    def _refuse(self, number: int, message: str) -> _Refused:
+    def _refuse(self, number: int, message: str) -> CannotContinue:
         self._problems.error(self._source.place(number, 0), message)
-        return _Refused()
+        return CannotContinue()

@@ -1,14 +1,14 @@
-"""Finds and reads the files of rules."""
+"""Finds and reads rules files."""
 
 from __future__ import annotations
 
+import hashlib
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.rules.problems import Place, Problems
-from penstock.rules.reading.tree import shown
-from penstock.rules.reading.yaml_tree import BOUNDS
+from penstock.rules.reading.tree import BOUNDS, shown
 
 ENDINGS = (".yaml", ".yml")
 _LONGEST_NAME = 300  # in a message
@@ -22,8 +22,13 @@ def named(path: Path) -> str:
     return shown(str(path), _LONGEST_NAME)
 
 
+def digest_of(data: bytes) -> str:
+    """By which a change of a file's content is detected."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
 def read_bytes(path: Path) -> bytes:
-    """The content of an ordinary file of a bounded size: a pipe would never end."""
+    """The content of a regular file of bounded size: a pipe might never end."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise CannotRead(f"{named(path)} is not a file")
@@ -38,12 +43,12 @@ def read_bytes(path: Path) -> bytes:
 
 
 def find_files(paths: Iterable[str | Path], problems: Problems) -> list[Path]:
-    """The files that ``paths`` name: each itself, or the rules in a folder, in order of name.
+    """The files themselves, and the rules files in folders, sorted by name.
 
-    Hidden ones are left out. So are the folders in which Kubernetes keeps the versions of
-    a mounted ConfigMap: the files themselves are links beside them.
+    Hidden files are left out, and so are the folders in which Kubernetes keeps the versions of a
+    mounted ConfigMap: the files themselves are links beside them.
     """
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for path in map(Path, paths):
         try:
             inside = sorted(path.iterdir()) if path.is_dir() else None
@@ -52,13 +57,13 @@ def find_files(paths: Iterable[str | Path], problems: Problems) -> list[Path]:
             problems.error(Place(str(path), 1, 1), f"cannot read the folder: {reason}")
             continue
         if inside is None:
-            found[path] = None
+            files[path] = None
             continue
-        files = [
+        rules = [
             file for file in inside
             if file.suffix in ENDINGS and not file.name.startswith(".") and not file.is_dir()
         ]  # fmt: skip
-        if not files:
+        if not rules:
             problems.error(Place(str(path), 1, 1), "no *.yaml or *.yml in this folder")
-        found.update(dict.fromkeys(files))
-    return list(found)
+        files.update(dict.fromkeys(rules))
+    return list(files)

@@ -1,15 +1,14 @@
 """The keywords of a file of rules: every key, what it takes, and what it is for.
 
-One table for all who must know: the parser reads by it, hints come from it, and the
-schema for editors is made from it.
+The parser, its hints and the schema for editors all use this table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.limit import (
+from penstock.limit_options import (
     ALGORITHMS,
     ALIGNMENTS,
     FAILURE_POLICIES,
@@ -17,21 +16,23 @@ from penstock.limit import (
     MOST_UNITS,
     ROUNDINGS,
 )
-from penstock.rules.problems import did_you_mean
+from penstock.rules.problems import nearest
 from penstock.rules.reading.tree import shown
 
-# What a key takes. Scalars are read by their kind alone; the others have a reader each.
+# The kinds of values. Scalars are read by their kind alone; the others have their own readers.
 TEXT, WHOLE, NUMBER, FLAG = "text", "whole", "number", "flag"
 SCALARS = frozenset((TEXT, WHOLE, NUMBER, FLAG))
 MAPPING, LIST = "mapping", "list"  # of the section that is named, if one is
 LIMITS, LIMITS_BY_TIER = "limits", "limits by tier"
 VALUES, VALUES_BY_KEY = "values", "values by key"
-DAY_NAMES, GROUP, ANYTHING = "day names", "group", "anything"
+DAY_NAMES, GROUP, LEASE, ANYTHING = "day names", "group", "lease", "anything"
 
+# Slots of one key: releasing one takes longer the more there are.
+MOST_SLOTS = 100_000
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-# Roughly, for editors: only the parser knows what a limit is.
-LIMIT_TEXT = r"^\s*[0-9][0-9_]*\s*(/|[pP][eE][rR]\b).*[A-Za-zµ]"
+# An approximation for editors: only the parser knows what a limit is.
+LIMIT_TEXT = r"^\s*[0-9][0-9_.,]*\s*[A-Za-z]*\s*(/|[pP][eE][rR]\b).*[A-Za-zµ]"
 TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 
 
@@ -46,7 +47,7 @@ class Keyword:
     may_be_empty: bool = False
     choices: tuple[str, ...] = ()
     any_case: bool = False
-    pattern: str | None = None  # for the schema; readers give better words
+    pattern: str | None = None  # for the schema; the parser has better messages
     above: int | None = None  # for numbers with a fraction
     least: int | None = None
     most: int | None = None
@@ -55,7 +56,7 @@ class Keyword:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One kind of mapping. ``home`` says where its keys stand, for a key that is elsewhere."""
+    """One kind of mapping. ``home`` says where its keys belong, for misplaced keys."""
 
     name: str
     home: str
@@ -107,6 +108,12 @@ STEP = _section(
     Keyword("plans", MAPPING, "Other limits by tier.", section="plans"),
     Keyword("split", MAPPING, "Other limits for a stable part of the keys.", section="split"),
     Keyword("schedule", LIST, "Other limits at some hours.", section="period"),
+    Keyword("concurrency", WHOLE, "How many requests may run at once.", least=1,
+         most=MOST_SLOTS),
+    Keyword("slot_lease", TEXT, "With concurrency: when a slot that nobody released is free again;"
+            " default 30s."),
+    Keyword("lease", LEASE, "Whether hot keys are decided from leases, if the store can lease:"
+            " true, false, or a horizon.", section="lease"),
     Keyword("cost", WHOLE, "Units that one hit takes; default 1.", least=1, most=MOST_UNITS),
     Keyword("group", GROUP, "Addresses of one network share a counter: 'subnet', or lengths.",
          section="group"),
@@ -119,7 +126,7 @@ STEP = _section(
     Keyword("detailed_metric", FLAG, "The values become part of the metric's name."),
     Keyword("value_to_metric", FLAG, "The value of this step becomes part of the metric's name."),
     Keyword("metadata", ANYTHING, "Any mapping; handed through."),
-    reserved=("concurrency", "priority"),
+    reserved=("priority",),
 )  # fmt: skip
 
 RATE_LIMIT = _section(
@@ -145,6 +152,7 @@ LIMIT = _section(
     Keyword("name", TEXT, "For 'replaces', metrics and switches."),
     _ALGORITHM,
     Keyword("burst", WHOLE, "How much may come at once.", least=1, most=MOST_UNITS),
+    Keyword("initial", WHOLE, "Units that a key begins with.", least=0, most=MOST_UNITS),
     Keyword("debt", WHOLE, "Units that one hit may borrow.", least=1, most=MOST_UNITS),
     Keyword("cells", WHOLE, "How finely a sliding window is counted.", least=1, most=MOST_CELLS),
     Keyword("rounding", TEXT, "Which way a sliding window rounds its estimate.", choices=ROUNDINGS),
@@ -191,36 +199,39 @@ GROUP_LENGTHS = _section(
          least=1, most=128),
 )  # fmt: skip
 
+LEASE_TERMS = _section(
+    "lease", "under 'lease'",
+    Keyword("horizon", TEXT, "A lease is sized for the demand of so long: 1ms to 1s.",
+         required=True),
+)  # fmt: skip
+
 LIST_FILE = _section(
     "list_file", "in a list of 'allow' or 'deny'",
     Keyword("file", TEXT, "A file beside this one: one entry a line, # for remarks.",
          required=True),
 )  # fmt: skip
 
-# In the order in which a misplaced key is looked for.
+# A misplaced key is looked for in this order.
 SECTIONS = {
     section.name: section
     for section in (
         FILE, STEP, RATE_LIMIT, LIMIT, PLANS, SPLIT, PERIOD, DEFAULTS, REPLACES, GROUP_LENGTHS,
-        LIST_FILE,
+        LEASE_TERMS, LIST_FILE,
     )
 }  # fmt: skip
 
 
 def unknown_key(name: str, section: Section) -> tuple[str, str | None]:
-    """What to say of a key that this section does not have, and which was probably meant."""
+    """The message for a key that this section does not have, and which was probably meant."""
     if name in section.reserved:
         return f"{name!r} is reserved for a later version", None
+    if f"{name}s" in section.keywords:
+        return f"unknown key {shown(name)} (did you mean '{name}s'?)", f"{name}s"
     home = next((other.home for other in SECTIONS.values() if name in other.keywords), None)
     if home is not None:
         return f"{name!r} belongs {home}", None
     hint = nearest(name, section.keywords)
     if not hint:
         return f"unknown key {shown(name)}: expected one of {', '.join(section.keywords)}", None
-    meant = next(word for word in section.keywords if f"{word!r}?" in hint)
+    meant = next(keyword for keyword in section.keywords if f"{keyword!r}?" in hint)
     return f"unknown key {shown(name)}{hint}", meant
-
-
-def nearest(word: str, known: Collection[str]) -> str:
-    """As `did_you_mean`, where it is quick: for a slip of the pen, among not too many."""
-    return did_you_mean(word, known) if len(word) <= 40 and len(known) <= 1000 else ""

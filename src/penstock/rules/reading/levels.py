@@ -1,17 +1,18 @@
-"""Looks at steps together: those that are the same, hide each other, or name each other."""
+"""Checks steps against each other: duplicates, steps that never match, unknown names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from penstock.rules.model import Domain, Rule, Step
-from penstock.rules.reading.keywords import nearest
+from penstock.rules.model import Domain, Step
+from penstock.rules.problems import nearest
 from penstock.rules.reading.tree import shown
 from penstock.rules.reading.values import Reading, refer
+from penstock.rules.walk import limits_of, rules_of
 from penstock.rules.wildcards import Wildcards
 
-# Patterns with a star at both ends are compared each with each. A warning is a help, not
-# a promise: what would take more than about a second is left.
+# Patterns with a star at both ends are compared with each other. As this is only for warnings, it
+# is skipped if it would take more than about a second.
 _MOST_CHARACTERS = 500_000_000
 _CALL = 50  # what one comparison costs, in characters
 
@@ -21,7 +22,7 @@ def check_level(reading: Reading, steps: Sequence[Step]) -> None:
     wildcards: dict[str, list[Step]] = {}
     for step in steps:
         if not step.key:
-            continue  # it is missing, which has been told
+            continue  # it is missing, which has been reported
         first = seen.setdefault((step.key, step.value), step)
         if first is not step:
             what = step.key if step.value is None else f"{step.key}={step.value}"
@@ -33,17 +34,17 @@ def check_level(reading: Reading, steps: Sequence[Step]) -> None:
         elif step.is_wildcard:
             wildcards.setdefault(step.key, []).append(step)
     for key, patterns in wildcards.items():
-        # A step without a value is looked up last: only a star alone leaves nothing to it.
+        # A step without a value is tried last: only a star alone leaves no value for it.
         last = seen.get((key, None))
         _check_hidden(reading, patterns, () if last is None else (last,))
 
 
 def _check_hidden(reading: Reading, patterns: Sequence[Step], last: Iterable[Step]) -> None:
-    """Warn of steps that never get a value, because a wildcard before them takes it.
+    """Warn about steps that never match, because a wildcard before them takes all their values.
 
-    A pattern takes all that another one matches if it fits that one's own text: a star of
-    the text can only fall to a star of the pattern. Exact values are looked up first, so
-    nothing hides them.
+    A pattern matches everything that another one does if it matches that one's text: a star in
+    the text can only match a star of the pattern. Exact values are tried first, so nothing hides
+    them.
     """
     texts = [(step.value or "", step) for step in patterns]
     open_ends = sum(text.startswith("*") and text.endswith("*") for text, _ in texts)
@@ -61,33 +62,14 @@ def _check_hidden(reading: Reading, patterns: Sequence[Step], last: Iterable[Ste
 
 
 def check_replaced(reading: Reading, domain: Domain) -> None:
-    """Warn of names in ``replaces`` that no limit of the domain has."""
-    rules = list(_rules(domain.steps))
+    """Warn about names in ``replaces`` that no limit of the domain has."""
+    rules = list(rules_of(domain))
     if not any(rule.replaces for rule in rules):
         return
-    names = {name for rule in rules for name in _names(rule)}
+    names = {rule.name for rule in rules if rule.name is not None}
+    for rule in rules:
+        names.update(limit.name for _, limits in limits_of(rule) for limit in limits)
     for rule in rules:
         for name in sorted(rule.replaces - names):
-            reading.warn(
-                rule.place,
-                f"'replaces' names {shown(name)}, but no limit of this domain has that name"
-                f"{nearest(name, names)}",
-            )
-
-
-def _rules(steps: Iterable[Step]) -> Iterator[Rule]:
-    for step in steps:
-        if step.rule is not None:
-            yield step.rule
-        yield from _rules(step.children)
-
-
-def _names(rule: Rule) -> Iterator[str]:
-    if rule.name is not None:
-        yield rule.name
-    groups = [rule.limits, *(period.limits for period in rule.schedule)]
-    if rule.plans is not None:
-        groups += rule.plans.tiers.values()
-    if rule.split is not None:
-        groups.append(rule.split.limits)
-    yield from (limit.name for limits in groups for limit in limits)
+            message = f"'replaces' names {shown(name)}, but no limit of this domain has that name"
+            reading.warn(rule.place, f"{message}{nearest(name, names)}")

@@ -1,7 +1,8 @@
-"""Reads limits, in Envoy's words and in Penstock's."""
+"""Reads limits, in Envoy's format and in Penstock's."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from penstock import limit_text
 from penstock.durations import parse_duration
 from penstock.errors import LimitError
-from penstock.limit import ALGORITHMS, Limit
+from penstock.limit_options import ALGORITHMS
+from penstock.limits import Limit
 from penstock.rules.model import RuleLimit
 from penstock.rules.problems import Place
 from penstock.rules.reading.keywords import DEFAULTS, LIMIT, RATE_LIMIT, REPLACES
@@ -18,102 +20,81 @@ from penstock.rules.reading.values import Fields, Reading, read_fields, read_lis
 
 # In Envoy's service a limit is a fixed window from the epoch.
 ENVOYS_ALGORITHM = "fixed_window"
-# Far longer than any limit or option of one: reading durations takes long if they are.
+# How long a slot of a `concurrency` is held if nobody releases it.
+SLOT_LEASE = "30s"
+_ON_FAILURE = ("on_failure", "share")
+# Longer than any limit or option: long durations would take long to read.
 _LONGEST_TEXT = 300
 _QUOTED = re.compile(r"'[^']*'")
 _NAME = re.compile(r"\w+")
 
 
-class RateLimit:
-    """What a ``rate_limit`` says."""
-
-    __slots__ = ("closed", "closed_period_ns", "limit", "name", "replaces", "unlimited")
-
-    def __init__(self) -> None:
-        self.limit: RuleLimit | None = None
-        self.unlimited = False
-        self.closed = False
-        self.closed_period_ns = 0
-        self.name: str | None = None
-        self.replaces: frozenset[str] = frozenset()
-
-
 class LimitReader:
     """Reads the limits of one file, with its ``defaults``.
 
-    Files repeat few limits many times, so each is made once and shared.
+    Files repeat few limits many times, so equal ones are shared.
     """
 
     def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+        self.reading = reading
         self._defaults: dict[str, Any] = {}
-        self._made: dict[object, tuple[Limit, str]] = {}
+        # By text, or by amount and unit; with the text that names it.
+        self._limits: dict[object, tuple[Limit, str]] = {}
 
     def set_defaults(self, node: SyntaxNode) -> None:
-        fields = read_fields(self._reading, node, DEFAULTS, "'defaults'")
+        fields = read_fields(self.reading, node, DEFAULTS, "'defaults'")
         if fields is not None:
             self._defaults = fields.values
 
-    def rate_limit(self, node: SyntaxNode, rule_id: str) -> RateLimit:
-        """A ``rate_limit``, with what could be read of it if something is wrong."""
-        rate_limit = RateLimit()
-        fields = read_fields(self._reading, node, RATE_LIMIT, "'rate_limit'")
+    def rate_limit(self, node: SyntaxNode, rule_id: str) -> dict[str, Any]:
+        """The fields of a `Rule` that a ``rate_limit`` sets, as far as it can be read."""
+        fields = read_fields(self.reading, node, RATE_LIMIT, "'rate_limit'", "limits")
         if fields is None:
-            return rate_limit
+            return {}
         values = fields.values
-        rate_limit.name = values.get("name")
+        rule: dict[str, Any] = {}
+        if "name" in values:
+            rule["name"] = values["name"]
         if "replaces" in fields.nodes:
-            rate_limit.replaces = self._replaces(fields)
+            rule["replaces"] = self._replaces(fields)
         if values.get("unlimited"):
-            rate_limit.unlimited = True
             self._check_unlimited(fields)
-            return rate_limit
-        fields.require(self._reading, "unit", "requests_per_unit")
+            return {**rule, "unlimited": True}
+        fields.require(self.reading, "unit", "requests_per_unit")
         amount, unit = values.get("requests_per_unit"), values.get("unit")
         if amount is None or unit is None:
-            return rate_limit
+            return rule
         if amount == 0:
-            rate_limit.closed = True
-            rate_limit.closed_period_ns = parse_duration(unit, "unit")
-            return rate_limit
-        made = self._of_unit(amount, unit, fields)
-        if made is not None:
-            limit, text = made
-            rate_limit.limit = RuleLimit(
-                limit, rate_limit.name or f"{rule_id} {text}", fields.node.place, envoy=True
-            )
-        return rate_limit
-
-    def _of_unit(self, amount: int, unit: str, fields: Fields) -> tuple[Limit, str] | None:
-        known = self._made.get((amount, unit))
+            return {**rule, "closed": True, "closed_period_ns": parse_duration(unit, "unit")}
+        known = self._limits.get((amount, unit))
         if known is None:
             options = {"algorithm": ENVOYS_ALGORITHM, **self._defaults}
             try:
                 limit = Limit(amount, unit, **options)
             except LimitError as error:
-                self._reading.error(fields.place("requests_per_unit"), f"{error}{self._blame({})}")
-                return None
-            known = self._made[amount, unit] = limit, str(limit)
-        return known
+                self.reading.error(fields.place("requests_per_unit"), f"{error}{self._blame({})}")
+                return rule
+            known = self._limits[amount, unit] = limit, str(limit)
+        limit, text = known
+        name = values.get("name") or f"{rule_id} {text}"
+        return {**rule, "limits": (RuleLimit(limit, name, fields.node.place, envoy=True),)}
 
     def _check_unlimited(self, fields: Fields) -> None:
         if "unit" in fields.nodes:
-            self._reading.error(fields.place("unit"), "'unlimited' and 'unit': choose one")
+            self.reading.error(fields.place("unit"), "'unlimited' and 'unit': choose one")
         if "requests_per_unit" in fields.nodes:
-            self._reading.warn(
-                fields.place("requests_per_unit"),
-                "'requests_per_unit' has no effect beside 'unlimited'",
-            )
+            message = "'requests_per_unit' has no effect beside 'unlimited'"
+            self.reading.warn(fields.place("requests_per_unit"), message)
 
     def _replaces(self, fields: Fields) -> frozenset[str]:
         names = set()
-        for node in read_list(self._reading, fields.nodes["replaces"], "'replaces'"):
-            entry = read_fields(self._reading, node, REPLACES, "an entry of 'replaces'")
+        for node in read_list(self.reading, fields.nodes["replaces"], "'replaces'"):
+            entry = read_fields(self.reading, node, REPLACES, "an entry of 'replaces'")
             name = None if entry is None else entry.values.get("name")
             if name is None:
                 continue
             if name == fields.values.get("name"):
-                self._reading.error(node.place, f"{shown(name)} cannot replace itself")
+                self.reading.error(node.place, f"{shown(name)} cannot replace itself")
             names.add(name)
         return frozenset(names)
 
@@ -123,13 +104,33 @@ class LimitReader:
         """One limit or a list of them."""
         items = node.items if isinstance(node, ListNode) else [node]
         if not items and not may_be_empty:
-            self._reading.error(node.place, f"{what} is an empty list")
-        limits = [limit for item in items if (limit := self._limit(item, rule_id)) is not None]
+            self.reading.error(node.place, f"{what} is an empty list")
+        limits = [
+            limit
+            for item in items
+            for each in self._each(item)
+            if (limit := self._limit(each, rule_id)) is not None
+        ]
         self.check_together(limits)
         return tuple(limits)
 
+    def concurrency(self, fields: Fields, rule_id: str) -> tuple[RuleLimit, ...]:
+        """The limit of a ``concurrency``: so many slots, each for at most the ``slot_lease``."""
+        amount = fields.values.get("concurrency")
+        if amount is None:
+            return ()
+        options = {name: self._defaults[name] for name in _ON_FAILURE if name in self._defaults}
+        try:
+            length = parse_duration(fields.values.get("slot_lease", SLOT_LEASE), "'slot_lease'")
+            limit = Limit(amount, f"{length}ns", algorithm="sliding_log", **options)
+        except LimitError as error:
+            self.reading.error(fields.place("slot_lease"), str(error))
+            return ()
+        place = fields.place("concurrency")
+        return (RuleLimit(limit, f"{rule_id} concurrency", place),)
+
     def check_together(self, limits: Sequence[RuleLimit]) -> None:
-        """Limits that count together need names of their own."""
+        """Limits that count together need different names."""
         if len(limits) < 2:
             return
         names: dict[str, Place] = {}
@@ -137,119 +138,126 @@ class LimitReader:
         for limit in limits:
             if limit.name in names:
                 first = refer(names[limit.name], limit.place)
-                self._reading.error(
+                self.reading.error(
                     limit.place, f"the limit {shown(limit.name)} a second time: first at {first}"
                 )
             elif limit.limit in same:
                 first = refer(same[limit.limit], limit.place)
-                self._reading.warn(limit.place, f"the same limit has another name at {first}")
+                self.reading.warn(limit.place, f"the same limit has another name at {first}")
             names.setdefault(limit.name, limit.place)
             same.setdefault(limit.limit, limit.place)
 
+    def _each(self, node: SyntaxNode) -> list[SyntaxNode]:
+        """The limits of one entry: a text may name several."""
+        if isinstance(node, ScalarNode) and len(node.text) <= _LONGEST_TEXT:
+            with contextlib.suppress(LimitError):  # reported when it is read
+                texts = limit_text.split(node.text)
+                if len(texts) > 1:
+                    return [
+                        ScalarNode(text, node.plain, node.line, node.column, node.source)
+                        for text in texts
+                    ]
+        return [node]
+
     def _limit(self, node: SyntaxNode, rule_id: str) -> RuleLimit | None:
         if isinstance(node, ListNode):
-            self._reading.error(node.place, "a limit must be a text or a mapping, not a list")
+            self.reading.error(node.place, "a limit must be a text or a mapping, not a list")
             return None
         name = None
         if isinstance(node, ScalarNode):
             if node.is_null:
-                self._reading.error(node.place, "a limit is missing here")
+                self.reading.error(node.place, "a limit is missing here")
                 return None
-            made = self._of_text(node)
+            named = self._of_text(node)
         else:
-            fields = read_fields(self._reading, node, LIMIT, "a limit")
+            fields = read_fields(self.reading, node, LIMIT, "a limit")
             if fields is None or fields.values.get("limit") is None:
                 return None
             name = fields.values.get("name")
-            made = self._of_mapping(fields)
-        if made is None:
+            named = self._of_mapping(fields)
+        if named is None:
             return None
-        limit, text = made
+        limit, text = named
         return RuleLimit(limit, name or f"{rule_id} {text}", node.place)
 
     def _of_text(self, node: ScalarNode) -> tuple[Limit, str] | None:
-        known = self._made.get(node.text)
+        known = self._limits.get(node.text)
         if known is not None:
             return known
-        read = self._read_text(node)
-        if read is None:
+        parts = self._read_text(node)
+        if parts is None:
             return None
-        amount, per, options = read
+        amount, per, options = parts
         try:
             limit = Limit(amount, per, **{**self._defaults, **options})
         except LimitError as error:
-            self._reading.error(node.place, f"{shown(node.text)}: {error}{self._blame(options)}")
+            self.reading.error(node.place, f"{shown(node.text)}: {error}{self._blame(options)}")
             return None
-        self._made[node.text] = made = limit, str(limit)
-        return made
+        known = self._limits[node.text] = limit, str(limit)
+        return known
 
     def _read_text(self, node: ScalarNode) -> tuple[int, str, dict[str, Any]] | None:
         if len(node.text) > _LONGEST_TEXT:
-            self._reading.error(
-                node.place, f"a limit of {len(node.text)} characters: {shown(node.text)}"
-            )
+            message = f"a limit of {len(node.text)} characters: {shown(node.text)}"
+            self.reading.error(node.place, message)
             return None
         try:
             return limit_text.read(node.text, ALGORITHMS)
         except LimitError as error:
-            self._reading.error(node.place, str(error))
+            self.reading.error(node.place, str(error))
             return None
 
     def _of_mapping(self, fields: Fields) -> tuple[Limit, str] | None:
         node = fields.nodes["limit"]
         assert isinstance(node, ScalarNode)  # or it would have had no value
-        given = {name: value for name, value in fields.values.items() if name in _OPTIONS}
-        for name in [name for name, value in given.items() if len(str(value)) > _LONGEST_TEXT]:
-            self._reading.error(
-                fields.place(name), f"{name!r} has {len(given.pop(name))} characters"
-            )
-        wrong = [name for name in fields.nodes if name in _OPTIONS and name not in given]
-        read = self._read_text(node)
-        if "algorithm" in wrong or read is None:
-            return None  # whether the rest fits it cannot be said
-        amount, per, options = read
-        for name in self._said_twice(options, given):
+        extra = {name: value for name, value in fields.values.items() if name in _OPTIONS}
+        for name in [name for name, value in extra.items() if len(str(value)) > _LONGEST_TEXT]:
+            message = f"{name!r} has {len(extra.pop(name))} characters"
+            self.reading.error(fields.place(name), message)
+        wrong = [name for name in fields.nodes if name in _OPTIONS and name not in extra]
+        parts = self._read_text(node)
+        if "algorithm" in wrong or parts is None:
+            return None  # the other options cannot be checked without it
+        amount, per, options = parts
+        for name in self._repeated(options, extra):
             wrong.append(name)
-            del given[name]
-            self._reading.error(
-                fields.place(name), f"{name!r} stands in the text {shown(node.text)}, too"
-            )
-        if "tz" in given or "align" in given:
+            del extra[name]
+            message = f"{name!r} stands in the text {shown(node.text)}, too"
+            self.reading.error(fields.place(name), message)
+        if "tz" in extra or "align" in extra:
             options.setdefault("algorithm", ENVOYS_ALGORITHM)
-        limit = self._try_all(amount, per, options, given, fields)
+        limit = self._try_all(amount, per, options, extra, fields)
         return None if limit is None or wrong else (limit, str(limit))
 
     @staticmethod
-    def _said_twice(options: dict[str, Any], given: dict[str, Any]) -> list[str]:
-        """An algorithm may be: that a text with ``tz`` means a fixed window can be spelt out."""
-        twice = options.keys() & given.keys()
-        if "algorithm" in twice and options["algorithm"] == given["algorithm"]:
-            twice.discard("algorithm")
-        return sorted(twice)
+    def _repeated(options: dict[str, Any], extra: dict[str, Any]) -> list[str]:
+        """Options in both the text and the mapping. The same algorithm may be in both."""
+        repeated = options.keys() & extra.keys()
+        if "algorithm" in repeated and options["algorithm"] == extra["algorithm"]:
+            repeated.discard("algorithm")
+        return sorted(repeated)
 
     def _try_all(
-        self, amount: int, per: str, options: dict[str, Any], given: dict[str, Any], fields: Fields
+        self, amount: int, per: str, options: dict[str, Any], extra: dict[str, Any], fields: Fields
     ) -> Limit | None:
-        """The limit, if nothing is wrong; else tell of every option that is, not of one."""
-        whole = True
+        """The limit, or None. Reports every option that is wrong, not only the first."""
+        is_right = True
         while True:
-            together = {**self._defaults, **options, **given}
             try:
-                limit = Limit(amount, per, **together)
+                limit = Limit(amount, per, **{**self._defaults, **options, **extra})
             except LimitError as error:
-                whole = False
+                is_right = False
                 name = _option_of(error, fields)
-                self._reading.error(
-                    fields.place(name), f"{error}{self._blame({**options, **given})}"
-                )
-                if name not in given or name == "algorithm":
+                blame = self._blame({**options, **extra})
+                self.reading.error(fields.place(name), f"{error}{blame}")
+                if name not in extra or name == "algorithm":
                     return None
-                del given[name]
+                del extra[name]
             else:
-                return limit if whole else None
+                return limit if is_right else None
 
     def _blame(self, options: dict[str, Any]) -> str:
-        """A limit can be wrong only because of an algorithm that stands far away."""
+        """Point to 'defaults' if the algorithm comes from there: it may be far away."""
         if "algorithm" in options or "algorithm" not in self._defaults:
             return ""
         return f" ({self._defaults['algorithm']} is from 'defaults')"
@@ -259,7 +267,7 @@ _OPTIONS = frozenset(LIMIT.keywords) - {"limit", "name"}
 
 
 def _option_of(error: LimitError, fields: Fields) -> str:
-    """The option that an error of `Limit` is about: the first of these that it names."""
+    """The option that an error of `Limit` is about: the first that it names."""
     for name in _NAME.findall(_QUOTED.sub("", str(error))):
         if name in fields.nodes and name in _OPTIONS:
             return str(name)

@@ -8,8 +8,7 @@ from pathlib import Path
 from penstock.errors import RulesError
 from penstock.rules.lists import ValueList
 from penstock.rules.problems import Place
-from penstock.rules.reading.digest import digest_of
-from penstock.rules.reading.files import CannotRead, named, read_bytes
+from penstock.rules.reading.files import CannotRead, digest_of, named, read_bytes
 from penstock.rules.reading.keywords import LIST_FILE
 from penstock.rules.reading.tree import MappingNode, ScalarNode, SyntaxNode, shown
 from penstock.rules.reading.values import Reading, read_fields, read_list
@@ -24,22 +23,17 @@ def read_values(reading: Reading, node: SyntaxNode, what: str) -> ValueList:
         elif isinstance(item, ScalarNode) and not item.is_null and item.text:
             places.append((item.place, item.text))
         else:
-            reading.error(
-                item.place, f"an entry of {what} must be a text or {{file: ...}}, not {item}"
-            )
+            message = f"an entry of {what} must be a text or {{file: ...}}, not {item}"
+            reading.error(item.place, message)
     try:
         return ValueList(entry for _, entry in places)
     except RulesError:
-        return _one_by_one(reading, places)
-
-
-def _one_by_one(reading: Reading, places: list[tuple[Place, str]]) -> ValueList:
-    for place, entry in places:
-        try:
-            ValueList((entry,))
-        except RulesError as error:
-            reading.error(place, str(error))
-    return ValueList()
+        for place, entry in places:
+            try:
+                ValueList((entry,))
+            except RulesError as error:
+                reading.error(place, str(error))
+        return ValueList()
 
 
 def read_lists(reading: Reading, node: SyntaxNode, what: str) -> dict[str, ValueList]:
@@ -72,17 +66,12 @@ def _entries_of_file(reading: Reading, node: MappingNode) -> tuple[str, ...]:
             reading.error(fields.place("file"), str(error))
         except UnicodeDecodeError as error:
             line = error.object.count(b"\n", 0, error.start) + 1
-            reading.error(
-                fields.place("file"), f"{named(path)} is not UTF-8 text: see its line {line}"
-            )
+            message = f"{named(path)} is not UTF-8 text: see its line {line}"
+            reading.error(fields.place("file"), message)
     return reading.list_files[path] or ()
 
 
 def _entries(text: str) -> list[str]:
-    """One a line; ``#`` begins a remark at the start of a line or after a space."""
-    entries = []
-    for line in text.splitlines():
-        entry = f" {line}".split(" #", 1)[0].strip()
-        if entry:
-            entries.append(entry)
-    return entries
+    """One per line; ``#`` starts a comment at the start of a line or after a space."""
+    entries = [f" {line}".split(" #", 1)[0].strip() for line in text.splitlines()]
+    return [entry for entry in entries if entry]

@@ -1,20 +1,14 @@
 """Reads rules: from files and folders, from a text, or from a Python dict.
 
-::
-
-    file ── yaml_tree ──┐
-                        ├── tree ── steps ── limits ── model
-    dict ── dict_tree ──┘              by the table in keywords
-
-Everything that is wrong is told at once, by one `RulesError`. Warnings, about what is
-allowed and still looks like a mistake, are in the ``problems`` that a caller hands in.
+All errors are reported at once, by one `RulesError`. Warnings, about what is allowed but looks
+like a mistake, are in the ``problems`` that a caller passes in.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +16,7 @@ from penstock.rules.lists import ValueList
 from penstock.rules.model import Domain, RuleSet, id_part
 from penstock.rules.problems import Place, Problems
 from penstock.rules.reading.dict_tree import read_dict
-from penstock.rules.reading.digest import digest_of
-from penstock.rules.reading.files import CannotRead, find_files, read_bytes
+from penstock.rules.reading.files import CannotRead, digest_of, find_files, read_bytes
 from penstock.rules.reading.keywords import FILE
 from penstock.rules.reading.levels import check_level, check_replaced
 from penstock.rules.reading.limits import LimitReader
@@ -41,10 +34,10 @@ def parse_text(
     *,
     progress: Progress | None = None,
 ) -> Domain:
-    """The domain that a text in YAML describes; `RulesError` lists all that is wrong.
+    """The domain that a YAML text describes; `RulesError` lists all errors.
 
-    ``file`` is what problems call the text; files of lists are looked for beside it.
-    ``progress`` is called now and then with the number of rules that have been read.
+    ``file`` is the name of the text in messages; list files are looked for beside it.
+    ``progress`` is called now and then with the number of rules read so far.
     """
     loading = _Loading(problems, progress)
     with _no_collection():
@@ -57,7 +50,7 @@ def load_mapping(
 ) -> Domain:
     """The domain that a Python dict describes, with the same keys as in YAML.
 
-    Problems name the path to what is wrong instead of a line.
+    Problems have the path of keys instead of a line.
     """
     loading = _Loading(problems, None)
     with _no_collection():
@@ -72,34 +65,52 @@ def load_files(
     *,
     progress: Progress | None = None,
 ) -> RuleSet:
-    """All domains of these files; of a folder, of all ``*.yaml`` and ``*.yml`` in it.
+    """All domains in these files, and in all ``*.yaml`` and ``*.yml`` files of these folders.
 
-    With ``merge_domains``, the parts of a domain may stand in several files.
+    With ``merge_domains``, a domain may be split over several files.
     """
     loading = _Loading(problems, progress, merge_domains)
     with _no_collection():
         files = loading.add_files([paths] if isinstance(paths, str | Path) else paths)
-    found = (*map(str, files), *map(str, loading.list_files()))
-    return RuleSet(loading.finish(), found, loading.digests)
+        files += loading.list_files
+    return RuleSet(loading.finish(), tuple(map(str, files)), loading.digests)
+
+
+def load_texts(files: Mapping[str, bytes], merge_domains: bool = False) -> RuleSet:
+    """All domains in these files, which are given by name and content.
+
+    Such rules come from a store. They cannot read lists from files beside them.
+    """
+    problems = Problems()
+    loading = _Loading(problems, None, merge_domains)
+    with _no_collection():
+        for name, data in files.items():
+            loading.digests[name] = digest_of(data)
+            text = decode(data, name, problems)
+            if text is not None:
+                loading.add_text(text, name)
+    if loading.list_files:
+        place = Place(next(iter(files)), 1, 1)
+        problems.error(place, f"rules from a store cannot read {next(iter(loading.list_files))}")
+    return RuleSet(loading.finish(), tuple(files), loading.digests)
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Pause the search for cycles: a load makes none, but so many objects that it would
-    look through all of them again and again. That is two thirds of the time of a large file.
+    """Pause the garbage collector. A load makes no cycles, but so many objects that scanning them
+    again and again would take two thirds of the time of a large file.
     """
-    if not gc.isenabled():
-        yield
-        return
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 class _Loading:
-    """One load: the domains so far, and what is wrong with them."""
+    """One load: the domains so far, and their problems."""
 
     def __init__(
         self, problems: Problems | None, progress: Progress | None, merge: bool = False
@@ -111,6 +122,7 @@ class _Loading:
         self._rules = 0
         self._domains: dict[str, Domain] = {}
         self.digests = self._reading.digests
+        self.list_files = self._reading.list_files
 
     def finish(self) -> dict[str, Domain]:
         if self._progress is not None:
@@ -119,9 +131,6 @@ class _Loading:
         for domain in self._domains.values():
             check_replaced(self._reading, domain)
         return self._domains
-
-    def list_files(self) -> list[Path]:
-        return list(self._reading.list_files)
 
     def add_files(self, paths: Iterable[str | Path]) -> list[Path]:
         files = find_files(paths, self._problems)
@@ -155,12 +164,10 @@ class _Loading:
             self._add(root)
 
     def _add(self, root: SyntaxNode) -> None:
-        try:
+        with suppress(Enough):
             domain = self._domain(root)
             if domain is not None:
                 self._join(domain)
-        except Enough:
-            pass
 
     def _domain(self, root: SyntaxNode) -> Domain | None:
         reading = self._reading
@@ -185,21 +192,14 @@ class _Loading:
         if first is domain or not domain.name:
             return
         if not self._merge:
-            self._reading.error(
-                domain.place,
-                f"the domain {shown(domain.name)} a second time: first at"
-                f" {refer(first.place, domain.place)}",
-            )
+            where = refer(first.place, domain.place)
+            message = f"the domain {shown(domain.name)} a second time: first at {where}"
+            self._reading.error(domain.place, message)
             return
         steps = (*first.steps, *domain.steps)
         check_level(self._reading, steps)
-        self._domains[domain.name] = Domain(
-            domain.name,
-            first.place,
-            steps,
-            _joined(first.allow, domain.allow),
-            _joined(first.deny, domain.deny),
-        )
+        allow, deny = _joined(first.allow, domain.allow), _joined(first.deny, domain.deny)
+        self._domains[domain.name] = Domain(domain.name, first.place, steps, allow, deny)
 
 
 def _joined(
@@ -207,7 +207,6 @@ def _joined(
 ) -> dict[str, ValueList]:
     joined = dict(first)
     for key, values in second.items():
-        joined[key] = (
-            ValueList((*joined[key].entries, *values.entries)) if key in joined else values
-        )
+        before = joined.get(key)
+        joined[key] = values if before is None else ValueList((*before.entries, *values.entries))
     return joined

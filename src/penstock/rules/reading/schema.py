@@ -1,13 +1,14 @@
-"""A JSON Schema of rules files, for editors: made from the table that the parser reads by.
+"""A JSON Schema of rules files, for editors, made from the table that the parser uses.
 
-``python -m penstock.rules.reading.schema`` writes it to ``schema.json`` beside this file. It says
-less than the parser: what a limit or a time zone must look like, and what fits together,
-only that knows.
+``python -m penstock.rules.reading.schema`` writes it to ``schema.json`` beside this file. It is
+less strict than the parser, which alone knows what a limit or a time zone looks like, and which
+keys fit together.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
 
-# YAML sees a number or a truth value in some texts. Here they are texts all the same.
+# YAML reads some texts as numbers or booleans. Here they are texts.
 _TEXTS = ["string", "number", "boolean"]
 _LIMIT_TEXT = {
     "type": "string",
@@ -47,54 +48,22 @@ def schema() -> Schema:
 
 
 def _mapping(section: Section) -> Schema:
-    found: Schema = {
+    mapping: Schema = {
         "type": "object",
         "properties": {keyword.name: _keyword(keyword) for keyword in section.keywords.values()},
         "additionalProperties": False,
     }
     if section.required:
-        found["required"] = list(section.required)
-    return found | _TOGETHER.get(section.name, {})
+        mapping["required"] = list(section.required)
+    return mapping | _TOGETHER.get(section.name, {})
 
 
 def _keyword(keyword: Keyword) -> Schema:
-    """What a key takes. One that need not be there may also be empty."""
-    takes = _kind(keyword)
+    """The value of a key. Optional keys may also be empty."""
+    value = _KINDS[keyword.kind](keyword)
     if keyword.required:
-        return {"description": keyword.about, **takes}
-    return {"description": keyword.about, "anyOf": [takes, {"type": "null"}]}
-
-
-def _kind(keyword: Keyword) -> Schema:
-    match keyword.kind:
-        case keywords.TEXT:
-            return _text(keyword)
-        case keywords.WHOLE:
-            return {"type": "integer", "minimum": keyword.least, "maximum": keyword.most}
-        case keywords.NUMBER:
-            return {"type": "number", "exclusiveMinimum": keyword.above, "maximum": keyword.most}
-        case keywords.FLAG:
-            return {"type": "boolean"}
-        case keywords.MAPPING:
-            return _ref(keyword.section)
-        case keywords.LIST:
-            return _list(_ref(keyword.section))
-        case keywords.LIMITS:
-            return _ref("limits")
-        case keywords.LIMITS_BY_TIER:
-            return _by_name(_ref("tier"), minProperties=1)
-        case keywords.VALUES:
-            return _ref("values")
-        case keywords.VALUES_BY_KEY:
-            return _by_name({"anyOf": [_ref("values"), {"type": "null"}]})
-        case keywords.DAY_NAMES:
-            return _list(_one_of((*DAYS, *(day[:3] for day in DAYS))), least=1)
-        case keywords.GROUP:
-            return {"anyOf": [{"const": "subnet"}, _ref(keyword.section)]}
-        case keywords.ANYTHING:
-            return {"type": "object"}
-        case unknown:
-            raise AssertionError(f"no schema for the kind {unknown!r}")
+        return {"description": keyword.about, **value}
+    return {"description": keyword.about, "anyOf": [value, {"type": "null"}]}
 
 
 def _text(keyword: Keyword) -> Schema:
@@ -106,7 +75,7 @@ def _text(keyword: Keyword) -> Schema:
 
 
 def _one_of(choices: tuple[str, ...]) -> Schema:
-    """In any case: a schema has no other way to say that."""
+    """In upper or lower case, for which a schema needs a pattern."""
     either = ["".join(f"[{c.upper()}{c}]" for c in choice) for choice in choices]
     return {"type": "string", "pattern": f"^({'|'.join(either)})$", "examples": list(choices)}
 
@@ -127,7 +96,23 @@ def _is_true(name: str) -> Schema:
     return {"properties": {name: {"const": True}}, "required": [name]}
 
 
-# What keys of one mapping say of each other.
+_KINDS: dict[str, Callable[[Keyword], Schema]] = {
+    keywords.TEXT: _text,
+    keywords.WHOLE: lambda k: {"type": "integer", "minimum": k.least, "maximum": k.most},
+    keywords.NUMBER: lambda k: {"type": "number", "exclusiveMinimum": k.above, "maximum": k.most},
+    keywords.FLAG: lambda _: {"type": "boolean"},
+    keywords.MAPPING: lambda k: _ref(k.section),
+    keywords.LIST: lambda k: _list(_ref(k.section)),
+    keywords.LIMITS: lambda _: _ref("limits"),
+    keywords.LIMITS_BY_TIER: lambda _: _by_name(_ref("tier"), minProperties=1),
+    keywords.VALUES: lambda _: _ref("values"),
+    keywords.VALUES_BY_KEY: lambda _: _by_name({"anyOf": [_ref("values"), {"type": "null"}]}),
+    keywords.DAY_NAMES: lambda _: _list(_one_of((*DAYS, *(day[:3] for day in DAYS))), least=1),
+    keywords.GROUP: lambda k: {"anyOf": [{"const": "subnet"}, _ref(k.section)]},
+    keywords.LEASE: lambda k: {"anyOf": [{"type": "boolean"}, _ref(k.section)]},
+    keywords.ANYTHING: lambda _: {"type": "object"},
+}
+# How keys of one mapping depend on each other.
 _TOGETHER: dict[str, Schema] = {
     "rate_limit": {
         "if": _is_true("unlimited"),
@@ -145,9 +130,5 @@ def text() -> str:
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def main() -> None:
-    PATH.write_text(text(), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PATH.write_text(text(), encoding="utf-8")

@@ -1,19 +1,36 @@
-"""A light tree of what was written, in which everything knows its place.
+"""A light tree of what was written, in which every node knows its place.
 
-It stands between the text and its meaning: one parser reads it, whether the rules came
-from YAML or from a Python dict. Texts are kept as they were written, because what a
-scalar means is a question of where it stands: ``value: 1`` is the text ``1``.
+It is between the text and its meaning: one parser reads it, whether the rules came from YAML or
+from a Python dict. Scalars are kept as text, because their meaning depends on where they are:
+``value: 1`` is the text ``1``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.rules.problems import Place
 
-# YAML's own way to say "nothing here".
+# YAML's spellings of null.
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How large rules may be. Anything larger is refused in bounded time and memory."""
+
+    depth: int = 50
+    nodes: int = 2_000_000  # an alias counts as what it stands for
+    size: int = 64_000_000  # bytes of a file, characters of a text
+
+
+BOUNDS = Bounds()
+
+
+class CannotContinue(Exception):
+    """Reading has to end here. The problem has been reported."""
 
 
 class Origin(Protocol):
@@ -35,7 +52,7 @@ class FileOrigin:
 
 
 class SyntaxNode:
-    """A place is made only when it is asked for: a large file has a million nodes."""
+    """Its place is created on demand, as a large file has a million nodes."""
 
     __slots__ = ("column", "line", "source")
 
@@ -57,7 +74,7 @@ class SyntaxNode:
 
 
 class ScalarNode(SyntaxNode):
-    """``plain`` if it had no quotes: only then can it be a number, a truth value or null."""
+    """``plain`` if it has no quotes: only then can it be a number, a boolean or null."""
 
     __slots__ = ("plain", "text")
 
@@ -105,5 +122,5 @@ class MappingNode(SyntaxNode):
 
 
 def shown(text: str, most: int = 60) -> str:
-    """A text for a message: quoted, and cut where it would fill the screen."""
+    """A text for a message: quoted, and truncated if it is long."""
     return repr(text if len(text) <= most else f"{text[: most - 3]}...")

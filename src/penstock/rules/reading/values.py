@@ -1,4 +1,4 @@
-"""Reads mappings and scalars by the table of keywords, and tells what does not fit it."""
+"""Reads mappings and scalars by the table of keywords, and reports what does not fit it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from penstock.rules.problems import Place, Problem, Problems
+from penstock.rules.problems import Place, Problem, Problems, nearest
 from penstock.rules.reading.keywords import (
     FLAG,
     NUMBER,
@@ -16,7 +16,6 @@ from penstock.rules.reading.keywords import (
     WHOLE,
     Keyword,
     Section,
-    nearest,
     unknown_key,
 )
 from penstock.rules.reading.tree import ListNode, MappingNode, ScalarNode, SyntaxNode, shown
@@ -25,43 +24,43 @@ _DIGITS = re.compile(r"-?(?:0|[1-9][0-9]*)", re.A)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", re.A)
 _MOST_DIGITS = 30
 _LONGEST_MESSAGE = 700
-_FLAGS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+FLAGS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _OLD_FLAGS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
 def _cut(message: str) -> str:
-    """Most messages quote what is wrong, and some of that comes from elsewhere, uncut."""
+    """Truncate a message: it may quote a long text."""
     return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."
 
 
 class Enough(Exception):
-    """So many errors that no more would be shown: reading on is a waste."""
+    """There are so many errors that no more would be shown."""
 
 
 class Reading:
-    """What all readers of one load share: where problems go, and what is known already."""
+    """What all readers of one load share: the problems so far, and caches."""
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
-        self._told: set[Problem] = set()
+        self._reported: set[Problem] = set()
         self._zones: dict[str, bool] = {}
         self.folder = Path()  # of the file that is being read; files of lists are beside it
         self.list_files: dict[Path, tuple[str, ...] | None] = {}
         self.digests: dict[str, str] = {}  # of each file as it was read
 
     def error(self, place: Place, message: str) -> None:
-        """Tell it once: what an alias stands for is read as often as the alias is used."""
+        """Report an error once, even if an alias repeats what is wrong."""
         problem = Problem(place, _cut(message))
-        if problem not in self._told:
-            self._told.add(problem)
+        if problem not in self._reported:
+            self._reported.add(problem)
             self.problems.error(place, problem.message)
             if len(self.problems.errors) >= self.problems.MOST:
                 raise Enough
 
     def warn(self, place: Place, message: str) -> None:
         problem = Problem(place, _cut(message))
-        if len(self.problems.warnings) < self.problems.MOST and problem not in self._told:
-            self._told.add(problem)
+        if len(self.problems.warnings) < self.problems.MOST and problem not in self._reported:
+            self._reported.add(problem)
             self.problems.warn(place, problem.message)
 
     def is_zone(self, name: str) -> bool:
@@ -77,7 +76,7 @@ class Reading:
 class Fields:
     """A mapping, read: scalars in ``values``, the nodes of all known keys in ``nodes``.
 
-    A scalar that could not be read is in ``nodes`` only; it has been told.
+    A scalar that could not be read is in ``nodes`` only; the error has been reported.
     """
 
     __slots__ = ("meant", "node", "nodes", "values")
@@ -92,16 +91,24 @@ class Fields:
         return self.nodes.get(name, self.node).place
 
     def require(self, reading: Reading, *names: str) -> None:
-        """Tell which of these are missing; a misspelt one has been told already."""
+        """Report which of these are missing; misspelt ones have been reported already."""
         for name in names:
             if name not in self.nodes and name not in self.meant:
                 reading.error(self.node.place, f"{name!r} is missing")
 
 
-def read_fields(reading: Reading, node: SyntaxNode, section: Section, what: str) -> Fields | None:
-    """The keys of a mapping; None, and an error, if it is no mapping."""
+def read_fields(
+    reading: Reading, node: SyntaxNode, section: Section, what: str, text_belongs: str = ""
+) -> Fields | None:
+    """The keys of a mapping; None, and an error, if it is not a mapping.
+
+    ``text_belongs`` is the key under which a text was probably meant.
+    """
     if not isinstance(node, MappingNode):
-        reading.error(node.place, f"{what} must be a mapping, not {node}")
+        hint = ""
+        if text_belongs and isinstance(node, ScalarNode) and not node.is_null:
+            hint = f": write {shown(f'{text_belongs}: {node.text}')}"
+        reading.error(node.place, f"{what} must be a mapping, not {node}{hint}")
         return None
     fields = Fields(node)
     keywords = section.keywords
@@ -149,61 +156,37 @@ def _text(reading: Reading, keyword: Keyword, node: ScalarNode) -> str | None:
     return text
 
 
-def _written(
-    reading: Reading, keyword: Keyword, node: ScalarNode, shape: re.Pattern[str]
-) -> str | None:
-    """The digits of a number; None, and an error, if it is none, quoted or too long."""
+def _number(reading: Reading, keyword: Keyword, node: ScalarNode) -> int | float | None:
     text = node.text
-    fits = shape.fullmatch(text)
+    is_whole = keyword.kind == WHOLE
+    fits = (_DIGITS if is_whole else _NUMBER).fullmatch(text)
     if not fits or not node.plain:
         hint = " (without quotes)" if fits else ""
-        reading.error(
-            node.place, f"{keyword.name!r} must be {_WANTED[keyword.kind]}, not {node}{hint}"
-        )
-        return None
-    if len(text) > _MOST_DIGITS:
-        reading.error(node.place, f"{keyword.name!r} has a number of {len(text)} digits")
-        return None
-    return text
+        problem: str | None = f"must be {_WANTED[keyword.kind]}, not {node}{hint}"
+    elif len(text) > _MOST_DIGITS:
+        problem = f"has a number of {len(text)} digits"
+    else:
+        number = int(text) if is_whole else float(text)
+        problem = _out_of_bounds(keyword, number)
+        if problem is None:
+            return number
+    reading.error(node.place, f"{keyword.name!r} {problem}")
+    return None
 
 
-def _whole(reading: Reading, keyword: Keyword, node: ScalarNode) -> int | None:
-    text = _written(reading, keyword, node, _DIGITS)
-    if text is None:
-        return None
-    number = int(text)
-    if keyword.least is not None and number < keyword.least:
-        reading.error(
-            node.place, f"{keyword.name!r} must be at least {keyword.least}, not {number}"
-        )
-        return None
-    if keyword.most is not None and number > keyword.most:
-        reading.error(node.place, f"{keyword.name!r} must be at most {keyword.most}, not {number}")
-        return None
-    return number
-
-
-def _number(reading: Reading, keyword: Keyword, node: ScalarNode) -> float | None:
-    text = _written(reading, keyword, node, _NUMBER)
-    if text is None:
-        return None
-    number = float(text)
-    if (
-        keyword.above is not None
-        and keyword.most is not None
-        and not keyword.above < number <= keyword.most
-    ):
-        reading.error(
-            node.place,
-            f"{keyword.name!r} must be above {keyword.above} and at most {keyword.most},"
-            f" not {number:g}",
-        )
-        return None
-    return number
+def _out_of_bounds(keyword: Keyword, number: float) -> str | None:
+    above, least, most = keyword.above, keyword.least, keyword.most
+    if above is not None and most is not None and not above < number <= most:
+        return f"must be above {above} and at most {most}, not {number:g}"
+    if least is not None and number < least:
+        return f"must be at least {least}, not {number}"
+    if most is not None and number > most:
+        return f"must be at most {most}, not {number}"
+    return None
 
 
 def _flag(reading: Reading, keyword: Keyword, node: ScalarNode) -> bool | None:
-    flag = _FLAGS.get(node.text)
+    flag = FLAGS.get(node.text)
     if flag is not None and node.plain:
         return flag
     old = _OLD_FLAGS.get(node.text.lower())
@@ -212,33 +195,37 @@ def _flag(reading: Reading, keyword: Keyword, node: ScalarNode) -> bool | None:
     return None
 
 
-_READERS = {TEXT: _text, WHOLE: _whole, NUMBER: _number, FLAG: _flag}
+_READERS = {TEXT: _text, WHOLE: _number, NUMBER: _number, FLAG: _flag}
 _WANTED = {TEXT: "a text", WHOLE: "a whole number", NUMBER: "a number", FLAG: "true or false"}
 
 
-def read_list(reading: Reading, node: SyntaxNode, what: str) -> list[SyntaxNode]:
-    """The items of a list; none of them, and an error, if it is no list."""
+def read_list(
+    reading: Reading, node: SyntaxNode, what: str, first_key: str = ""
+) -> list[SyntaxNode]:
+    """The items of a list; empty, and an error, if it is not a list.
+
+    ``first_key`` is the key with which an item begins.
+    """
     if isinstance(node, ListNode):
         return node.items
-    reading.error(node.place, f"{what} must be a list, not {node}")
+    hint = f": begin each item with '- {first_key}:'" if first_key else ""
+    reading.error(node.place, f"{what} must be a list, not {node}{hint}")
     return []
 
 
 def to_python(node: SyntaxNode) -> Any:
-    """A node as what YAML would make of it: for metadata, which nobody here reads."""
+    """A node as Python objects, by the rules of YAML: for metadata."""
     if isinstance(node, MappingNode):
         return {key.text: to_python(inner) for key, inner in node.pairs}
     if isinstance(node, ListNode):
         return [to_python(inner) for inner in node.items]
     assert isinstance(node, ScalarNode)
     text = node.text
-    if not node.plain:
-        return text
     if node.is_null:
         return None
-    if text in _FLAGS:
-        return _FLAGS[text]
-    if len(text) <= _MOST_DIGITS:
+    if node.plain and text in FLAGS:
+        return FLAGS[text]
+    if node.plain and len(text) <= _MOST_DIGITS:
         if _DIGITS.fullmatch(text):
             return int(text)
         if _NUMBER.fullmatch(text):
@@ -247,5 +234,5 @@ def to_python(node: SyntaxNode) -> Any:
 
 
 def refer(first: Place, place: Place) -> str:
-    """``line 7``, as seen from a place in the same file; else the whole place."""
+    """``line 7`` if ``place`` is in the same file, else the whole place."""
     return f"line {first.line}" if first.line and first.file == place.file else str(first)

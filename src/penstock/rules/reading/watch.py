@@ -1,12 +1,12 @@
-"""Watcher: calls a function when files have changed, in a thread that stops when told.
+"""Watcher: calls a function when files have changed, in a thread.
 
-It compares what the files hold with what was read from them when the rules in force were
-loaded, so that no change can fall between reading and watching. What could not be loaded is
-tried again when it changes.
+It compares the files with what was read from them when the rules in force were loaded, so that no
+change is missed between reading and watching. Files that could not be loaded are tried again when
+they change.
 
-It watches the folders that the files lie in, so that it sees a file that is replaced, and
-a mount whose contents are swapped by a symbolic link, as Kubernetes does it. It also looks
-twice a second: a folder may be replaced, too, and then nobody tells of what happens in it.
+It watches the folders of the files, so that it notices when a file is replaced, or when a mount is
+swapped by a symbolic link, as Kubernetes does. It also polls twice a second, because a folder that
+is replaced sends no more notifications.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 
 from penstock.errors import PenstockError, RulesError
 from penstock.rules.problems import Problems
-from penstock.rules.reading.digest import digest_of
+from penstock.rules.reading.files import digest_of, find_files
 
 logger = logging.getLogger("penstock.rules")
 
-# A change is rarely alone: wait until nothing more comes for so many milliseconds.
+# Changes come in bursts: wait until there are none for so many milliseconds.
 _QUIET = 50
 _PATIENCE = 500
 _MISSING = ""  # no digest
@@ -34,7 +34,7 @@ class Watcher:
     """From `start` to `stop`.
 
     - ``files``: files and folders of rules
-    - ``changed``: loads them; it raises, or says False, if that failed
+    - ``changed``: loads them; it raises, or returns False, if that failed
     - ``loaded``: a digest of each file that the rules in force were read from, lists included
     - ``others``: more files to watch, such as certificates; they are about to be read
     """
@@ -57,7 +57,7 @@ class Watcher:
 
     def start(self) -> None:
         try:
-            import watchfiles  # noqa: F401  # asked for here, to say what is missing
+            import watchfiles  # noqa: F401  # imported here to report that it is missing
         except ModuleNotFoundError:
             missing = "watching files needs watchfiles: pip install 'penstock[rules]'"
             raise RulesError(missing) from None
@@ -77,7 +77,7 @@ class Watcher:
         self.look()
         try:
             self._watch()
-        except Exception as error:  # of watchfiles: a folder is not there, no watches are left
+        except Exception as error:  # from watchfiles: a folder is missing, or no watches are left
             logger.warning(
                 "files are looked at twice a second, as they cannot be watched: %s", error
             )
@@ -103,22 +103,20 @@ class Watcher:
             self.look()
 
     def look(self) -> None:
-        """Have changed files loaded."""
-        from penstock.rules.reading.files import find_files  # it needs what not everybody has
-
+        """Load the files if they have changed."""
         others = _digests(self._others)
         loaded = self._loaded()
         named = find_files(self._paths, Problems()) if self._paths else []
-        found = _digests([*named, *map(Path, loaded)])
-        if found == loaded:
+        current = _digests([*named, *map(Path, loaded)])
+        if current == loaded:
             self._tried = None
-        is_new = found != loaded and found != self._tried
+        is_new = current != loaded and current != self._tried
         if not is_new and others == self._others_seen:
             return
         self._others_seen = others
         done = self._load()
-        # What was loaded may be newer already than what was found: then it is looked at again.
-        self._tried = None if done else found
+        # If the files have changed again meanwhile, the next look notices it.
+        self._tried = None if done else current
 
     def _load(self) -> bool:
         try:
@@ -131,10 +129,10 @@ class Watcher:
 
 
 def _digests(files: Iterable[Path]) -> dict[str, str]:
-    found = {}
+    digests = {}
     for file in files:
         try:
-            found[str(file)] = digest_of(file.read_bytes()) if file.is_file() else _MISSING
+            digests[str(file)] = digest_of(file.read_bytes()) if file.is_file() else _MISSING
         except OSError:
-            found[str(file)] = _MISSING
-    return found
+            digests[str(file)] = _MISSING
+    return digests

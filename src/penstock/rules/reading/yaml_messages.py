@@ -1,7 +1,7 @@
-"""What YAML's parser says, in words for someone who writes rules.
+"""Translates messages of the YAML parser for authors of rules.
 
-libyaml and the parser in Python word the same mistake differently. Both are brought to
-one wording here, so that a message does not depend on how PyYAML was built.
+libyaml and PyYAML's own parser describe the same mistake differently. Both are translated to one
+wording, so that a message does not depend on how PyYAML was built.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """If ``told`` is found in "context: problem", say ``words`` instead.
+    """If ``pattern`` is in "context: problem", the message is ``text``.
 
-    ``{line}`` is where the thing began that the parser was in; with ``at_start`` the
-    message points there, too, because that is what must be mended.
+    ``{line}`` is where the construct began that the parser was in. With ``at_start``, the message
+    points there, too, because that is what has to be fixed.
     """
 
-    told: re.Pattern[str]
-    words: str
+    pattern: re.Pattern[str]
+    text: str
     at_start: bool = False
 
 
 _CASES = [
-    _Case(re.compile(told), words, at_start)
-    for told, words, at_start in [
+    _Case(re.compile(pattern), text, at_start)
+    for pattern, text, at_start in [
         ("tab character", "a tab cannot indent: use spaces", False),
         ("an alias: ", "a text that begins with '*' needs quotes", True),
         ("an anchor: ", "a text that begins with '&' needs quotes", True),
@@ -57,30 +57,30 @@ _CASES = [
 _CANNOT_START = "cannot start any token"
 
 
-def in_plain_words(error: Any, text: str) -> tuple[int, int, str]:
+def explain(error: Any, text: str) -> tuple[int, int, str]:
     """Line, column and message for a ``MarkedYAMLError`` about ``text``."""
-    told = f"{error.context}: {error.problem}"
+    description = f"{error.context}: {error.problem}"
     mark = error.problem_mark or error.context_mark
     if mark is None:
         return 1, 1, f"not YAML: {error.problem}"
-    if _CANNOT_START in told:
+    if _CANNOT_START in description:
         return (*_where(mark, text), _cannot_start(text[mark.index : mark.index + 1]))
     for case in _CASES:
-        if case.told.search(told):
+        if case.pattern.search(description):
             start = error.context_mark or mark
-            words = case.words.format(line=_where(start, text)[0])
-            return (*_where(start if case.at_start else mark, text), f"not YAML: {words}")
+            message = case.text.format(line=_where(start, text)[0])
+            return (*_where(start if case.at_start else mark, text), f"not YAML: {message}")
     return (*_where(mark, text), f"not YAML: {error.problem}")
 
 
 def _where(mark: Any, text: str) -> tuple[int, int]:
-    if mark.index >= len(text):  # libyaml sees one line more if the last one has no end
+    if mark.index >= len(text):  # libyaml counts one line more if the last one has no end
         return line_and_column(text, len(text))
     return mark.line + 1, mark.column + 1
 
 
 def line_and_column(text: str, index: int) -> tuple[int, int]:
-    """Of a character, counted as YAML counts."""
+    """The position of a character, as YAML counts lines."""
     line, start = 1, 0
     for end in _LINE_END.finditer(text, 0, index):
         line, start = line + 1, end.end()

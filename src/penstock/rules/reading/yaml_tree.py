@@ -1,23 +1,25 @@
-"""From YAML text to a tree, within bounds whatever the text.
+"""From YAML text to a tree, within bounds for any text.
 
-The tree is built from the events of PyYAML's parser, with a stack of our own. Not chosen:
-its composer. It recurses, in C where libyaml is used, and a deep file ends the process.
-Events come one by one, so a file that is too deep or too large is refused long before
-its end. Aliases are counted as what they stand for, so a few lines cannot become millions
-of nodes.
+The tree is built from the events of PyYAML's parser, with a stack of its own. PyYAML's composer
+recurses, in C if libyaml is used, so a deeply nested file would crash the process. Events come
+one by one, so a file that is too deep or too large is refused long before its end. An alias
+counts as what it stands for, so a few lines cannot become millions of nodes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from penstock.rules.problems import Place, Problems
 from penstock.rules.reading.tree import (
+    BOUNDS,
+    Bounds,
+    CannotContinue,
     FileOrigin,
     ListNode,
     MappingNode,
@@ -25,33 +27,17 @@ from penstock.rules.reading.tree import (
     SyntaxNode,
     shown,
 )
-from penstock.rules.reading.yaml_messages import in_plain_words, line_and_column
+from penstock.rules.reading.yaml_messages import explain, line_and_column
 
-# libyaml is ten times as fast; what a wheel of PyYAML lacks it for gets the slow one.
+# libyaml is ten times as fast, but not every wheel of PyYAML has it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# What YAML calls printable. PyYAML checks it too, but says where in bytes, not in lines.
+# What YAML calls printable. PyYAML checks it, too, but reports bytes instead of lines.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# libyaml compares each of them with all before it.
+# Refused because libyaml compares each of them with all before it.
 _TAG_DIRECTIVE = re.compile("^%TAG", re.M)
 _YAML_TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How large a file may be; what is beyond is refused in bounded time and memory."""
-
-    depth: int = 50
-    nodes: int = 2_000_000  # with every alias as what it stands for
-    size: int = 64_000_000  # bytes of a file, characters of a text
-
-
-BOUNDS = Bounds()
-
-
-class _Refused(Exception):
-    """Reading cannot go on; the problem has been told."""
 
 
 def decode(data: bytes, file: str, problems: Problems) -> str | None:
@@ -72,8 +58,8 @@ def read_yaml(
 ) -> SyntaxNode | None:
     """The one document of ``text``; None if there is none or it cannot be read.
 
-    What is wrong is told to ``problems``. A repeated key, a tag or a key that is not a
-    text do not end the reading, so that more can be told at once.
+    Errors go to ``problems``. A repeated key, a tag or a key that is not a text does not end the
+    reading, so that more errors can be reported at once.
     """
     if len(text) > bounds.size:
         problems.error(Place(file, 1, 1), f"the file is larger than {bounds.size // 10**6} MB")
@@ -94,10 +80,10 @@ def read_yaml(
         return None
     try:
         return _Builder(file, problems, bounds).build(yaml.parse(text, loader or _Loader))
-    except _Refused:
+    except CannotContinue:
         return None
     except yaml.MarkedYAMLError as error:
-        line, column, message = in_plain_words(error, text)
+        line, column, message = explain(error, text)
         problems.error(Place(file, line, column), message)
         return None
     except yaml.YAMLError as error:
@@ -109,28 +95,24 @@ def _place_of(text: str, index: int, file: str) -> Place:
     return Place(file, *line_and_column(text, index))
 
 
+@dataclass(slots=True)
 class _Anchored:
-    """What an anchor names: how many nodes and levels an alias to it adds."""
+    """The node of an anchor, and how many nodes and levels an alias to it adds."""
 
-    __slots__ = ("levels", "node", "nodes")
-
-    def __init__(self) -> None:
-        self.node: SyntaxNode | None = None  # None while it is open: an alias then is a circle
-        self.nodes = 0
-        self.levels = 0
+    node: SyntaxNode | None = None  # None while it is open: an alias is a cycle then
+    nodes: int = 0
+    levels: int = 0
 
 
+@dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not come yet."""
+    """A list or mapping whose end has not been read yet."""
 
-    __slots__ = ("anchored", "before", "deepest", "items", "node")
-
-    def __init__(self, node: ListNode | MappingNode, anchored: _Anchored | None, before: int):
-        self.node = node
-        self.anchored = anchored
-        self.before = before  # nodes that were counted before it
-        self.deepest = 0  # levels below it
-        self.items: list[SyntaxNode] = []  # of a mapping: key, value, key, value
+    node: ListNode | MappingNode
+    anchored: _Anchored | None
+    before: int  # nodes that were counted before it
+    deepest: int = 0  # levels below it
+    items: list[SyntaxNode] = field(default_factory=list)  # of a mapping: key, value, key, value
 
 
 class _Builder:
@@ -158,8 +140,7 @@ class _Builder:
                 if event.tag is not None:
                     self._check_tag(event, "str")
                 if event.anchor is not None:
-                    self._anchor(event.anchor).node = node
-                    self._anchors[event.anchor].nodes = 1
+                    self._anchors[event.anchor] = _Anchored(node, 1)
                 if opened:
                     opened[-1].items.append(node)
                 else:
@@ -186,13 +167,9 @@ class _Builder:
     def _where(event: Any) -> tuple[int, int]:
         return event.start_mark.line + 1, event.start_mark.column + 1
 
-    def _refuse(self, event: Any, message: str) -> _Refused:
+    def _refuse(self, event: Any, message: str) -> CannotContinue:
         self._problems.error(self._source.place(*self._where(event)), message)
-        return _Refused()
-
-    def _anchor(self, name: str) -> _Anchored:
-        anchored = self._anchors[name] = _Anchored()
-        return anchored
+        return CannotContinue()
 
     def _check_tag(self, event: Any, usual: str) -> None:
         if event.tag not in ("!", _YAML_TAG + usual):
@@ -206,7 +183,9 @@ class _Builder:
     def _begin(self, event: Any, node: ListNode | MappingNode, usual: str) -> None:
         if event.tag is not None:
             self._check_tag(event, usual)
-        anchored = None if event.anchor is None else self._anchor(event.anchor)
+        anchored = None
+        if event.anchor is not None:
+            anchored = self._anchors[event.anchor] = _Anchored()
         self._open.append(_Open(node, anchored, self._count))
         self._count += 1
         self._check_depth(event, len(self._open))
@@ -245,7 +224,7 @@ class _Builder:
             raise self._refuse(event, f"the alias {shown('*' + event.anchor)} is inside itself")
         self._count += anchored.nodes
         self._check_depth(event, len(self._open) + anchored.levels)
-        above = self._open[-1]  # at the top there is no anchor yet that it could name
+        above = self._open[-1]  # at the top there cannot be an anchor yet
         above.deepest = max(above.deepest, anchored.levels)
         above.items.append(anchored.node)
 
@@ -277,7 +256,7 @@ class _Builder:
         pairs: list[tuple[ScalarNode, SyntaxNode]],
         keys: dict[str, ScalarNode],
     ) -> None:
-        """``<<``: the keys of other mappings, where this one does not have its own."""
+        """``<<``: the keys of other mappings that this one does not have."""
         for node in value.items if isinstance(value, ListNode) else [value]:
             if not isinstance(node, MappingNode):
                 self._problems.error(node.place, f"'<<' takes mappings, not {node}")

@@ -3,24 +3,26 @@
 It imports the algorithms, `penstock.circuit` and the modules below it (limit, decision, keys,
 events, clock), never the limiters. ``await AsyncLimiter.hit(key)`` goes to the socket and back::
 
-    RedisCounters.submit      checks key and cost; makes a TaskCall with one KeyOperation
+    RedisCounters.submit      checks key and cost; creates a TaskCall with one KeyOperation
       Engines.put             finds the engine of the running event loop
-        Engine.put            sets the deadline; its timer degrades calls that run out
-          Node.put            queues the call (in a cluster: ClusterRouter.put, by slot)
+        Engine.put            sets the deadline; its timer degrades calls that are late
+          Node.put            queues the call (in a cluster: first ClusterRouter.put, by slot)
     ------------------------- the end of this turn of the loop
           Node.flush          takes up to 32 decisions from the queue
           wire.encode         one EVALSHA for all of them
           Connection.send     writes to the socket
     ------------------------- the server runs the script of script.py
           Connection.data_received    parses the reply (hiredis)
+          Node._received              passes each call its answer
           wire.decode                 a Decision for each operation
-          PendingCall.settle          sets the future that the task awaits
+          PendingCall.settle          sets the future
+      Engines.answer          awaits the future; if it is cancelled, the hit takes nothing
 
-`Limiter.hit` makes a ThreadCall and drives the same engine by itself: see thread_loop.py. Where
+`Limiter.hit` creates a ThreadCall and drives the same engine by itself: see thread_loop.py. Where
 there is no decision, `Node` sends the call again, in another way or to another node
-(server_errors.py says when), or it is answered by the failure policy (fallback.py). The breaker
-keeps calls away from a server that is down while reconnect.py tries to reach it; handshake.py
-checks a new connection. groups.py splits and joins the keys of ``hit_all``.
+(server_errors.py says when), or the failure policy answers it (fallback.py). The breaker keeps
+calls away from a server that is down, while reconnect.py tries to reach it; server.py checks a
+new connection. groups.py splits and joins the keys of ``hit_all``.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""Where the servers are: read from a URL or from a redis-py client, shown without secrets.
+"""Addresses of servers, from a URL or a redis-py client; shown without secrets.
 
 ::
 
@@ -7,8 +7,8 @@
     redis+sentinel://[user:password@]host:port,host:port/service[/db]
     redis+cluster://[user:password@]host:port,host:port
 
-``valkey`` may stand for ``redis``. Connections are opened by redis-py, which knows every
-option of TLS and of logging in, and then used by `Connection` of connection.py.
+``valkey`` means the same as ``redis``. Connections are opened by redis-py, which supports all
+options of TLS and login, and then used by `Connection` of connection.py.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _UNREADABLE = (
     "cannot read the store's URL: write it like redis://user:password@host:6379/0, with %XX for"
     " special characters in the password"
 )
-# What a handed-in client's settings may tell about how to reach and enter its server.
-# The rest (retries, time-outs, decoding) concerns its own connections.
+# The settings of a client that say how to reach its server and log in. The others (retries,
+# timeouts, decoding) are for the client's own connections.
 _KEPT = re.compile(
     r"host|port|path|db|username|password|credential_provider|client_name"
     r"|socket_keepalive|socket_keepalive_options|ssl_\w+"
@@ -63,7 +63,7 @@ class Address:
         return self.settings.get("host", "localhost"), self.settings.get("port", _PORT)
 
     def at(self, host: str, port: int) -> Address:
-        """The same log-in, somewhere else."""
+        """The same login at another place."""
         return Address(self.kind, {**self.settings, "host": host, "port": port})
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Address:
         return f"<Address {self}>"
 
     def connection(self, seconds: float) -> Any:
-        """A redis-py connection, not yet connected: it tries once, for so long."""
+        """A redis-py connection, not yet connected, which does not retry."""
         return self.kind(
             **self.settings,
             socket_timeout=seconds,
@@ -86,7 +86,7 @@ class Address:
         )
 
     async def open(self, seconds: float) -> asyncio.StreamWriter:
-        """Connect and log in; what speaks from then on is whoever takes the writer."""
+        """Connect and log in; the caller takes over the writer."""
         connection = self.connection(seconds)
         try:
             await connection.connect()
@@ -94,7 +94,7 @@ class Address:
             await connection.disconnect(nowait=True)
             raise
         writer: asyncio.StreamWriter = connection._writer
-        connection._writer = connection._reader = None  # it must not close what it gave away
+        connection._writer = connection._reader = None  # it must not close the caller's writer
         return writer
 
 
@@ -104,9 +104,13 @@ class Target:
 
     kind: str
     seeds: tuple[Address, ...]
-    # With Sentinel: the name to ask the seeds for, and how to log in at what they answer.
+    # With Sentinel: the name to ask the seeds for, and how to log in at the master.
     service: str = ""
     master: Address | None = None
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return self.seeds if self.master is None else (*self.seeds, self.master)
 
     def __str__(self) -> str:
         several = ",".join(str(seed) for seed in self.seeds)
@@ -119,13 +123,13 @@ class Target:
 
 
 def read_target(where: object) -> Target:
-    """From a URL or a redis-py client; what is wrong with it is said without its secrets."""
+    """From a URL or a redis-py client; error messages contain no secrets."""
     target = _from_url(where) if isinstance(where, str) else _from_client(where)
-    for address in (*target.seeds, *([target.master] if target.master else [])):
+    for address in target.addresses:
         try:
             address.connection(1.0)
         except Exception as error:
-            # Of a type and a name, such as "unexpected keyword argument 'sokcet_timeout'".
+            # Such as "unexpected keyword argument 'sokcet_timeout'".
             raise StoreError(f"the options of {address} do not work: {error}") from None
     return target
 
@@ -164,7 +168,7 @@ def _from_url(url: str) -> Target:
     except StoreError:
         raise
     except Exception:
-        # Its message may hold a part of the password, where that was not escaped.
+        # The message may contain a part of a password that was not escaped.
         raise StoreError(_UNREADABLE) from None
 
 
@@ -173,7 +177,7 @@ def _sentinels(safe: str, login: str, places: str, pieces: list[str], query: str
         raise StoreError("name the service behind the sentinels: redis+sentinel://host:port/name")
     service, db = pieces[0], _database(pieces[1:])
     master = _address(f"{safe}://{login}localhost{db}{query}")
-    own = {
+    sentinel_login = {
         name.removeprefix("sentinel_"): master.settings.pop(name)
         for name in ("sentinel_username", "sentinel_password")
         if name in master.settings
@@ -184,7 +188,7 @@ def _sentinels(safe: str, login: str, places: str, pieces: list[str], query: str
         for name in ("sentinel_username", "sentinel_password", "db"):
             seed.settings.pop(name, None)
         seed.settings.setdefault("port", _SENTINEL_PORT)
-        seed.settings.update(own)
+        seed.settings.update(sentinel_login)
         seeds.append(seed)
     return Target("sentinel", tuple(seeds), service, master)
 
@@ -199,7 +203,7 @@ def _database(pieces: list[str]) -> str:
     if not pieces:
         return ""
     if len(pieces) > 1 or not (pieces[0].isascii() and pieces[0].isdigit()):
-        # What it is instead may be the rest of a password with a "/" in it.
+        # Not shown: it may be the rest of a password with a "/" in it.
         raise StoreError("the database in a URL is a number, as in redis://host:6379/0")
     return f"/{pieces[0]}"
 
@@ -207,12 +211,9 @@ def _database(pieces: list[str]) -> str:
 # Clients ----------------------------------------------------------------------------
 
 _KINDS: dict[type[Any], type[Any]] = {
-    redis.Connection: Connection,
-    redis.SSLConnection: SSLConnection,
-    redis.UnixDomainSocketConnection: UnixDomainSocketConnection,
-    Connection: Connection,
-    SSLConnection: SSLConnection,
-    UnixDomainSocketConnection: UnixDomainSocketConnection,
+    getattr(half, kind.__name__): kind
+    for half in (redis, redis.asyncio)
+    for kind in (Connection, SSLConnection, UnixDomainSocketConnection)
 }
 _MANAGED = (redis.sentinel.SentinelConnectionPool, SentinelConnectionPool)
 
@@ -266,6 +267,6 @@ def _kept(kind: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
             continue
         if name in known:
             kept[name] = value
-        elif value:  # dropping it could mean to check less than was asked for
+        elif value:  # dropping it could weaken the checks
             raise StoreError(f"the client's option {name} is not one of asyncio connections")
     return kept

@@ -1,10 +1,9 @@
-"""Clients of redis-py for a store's server: what else is kept there speaks through these.
+"""redis-py clients for a store's server, for other data on the same server.
 
-The store has connections of its own, over which it speaks only to its script. Leases, say,
-are kept by another script, but on the same server, by the same log-in, TLS and database.
+The store uses its own connections only for its script. Leases, for example, are kept by another
+script, but on the same server with the same login, TLS and database.
 
-A client tries once. Whoever uses it knows whether its command may be sent again; redis-py
-would send it again unasked, and some of it would count twice.
+A client does not retry: its user knows which commands may be sent twice.
 """
 
 from __future__ import annotations
@@ -15,11 +14,8 @@ from typing import Any, NamedTuple
 import redis
 import redis.asyncio
 import redis.asyncio.cluster
-import redis.asyncio.connection
-import redis.asyncio.retry
 import redis.asyncio.sentinel
 import redis.cluster
-import redis.retry
 import redis.sentinel
 from redis.backoff import NoBackoff
 
@@ -28,18 +24,6 @@ from penstock.stores.redis.address import Address, Target
 
 Client = redis.Redis | redis.RedisCluster
 AsyncClient = redis.asyncio.Redis | redis.asyncio.RedisCluster
-
-
-def make_client(target: Target, timeout: float, connect_timeout: float) -> Client:
-    """A client for threads."""
-    made: Client = _made(_THREADS, target, timeout, connect_timeout)
-    return made
-
-
-def make_async_client(target: Target, timeout: float, connect_timeout: float) -> AsyncClient:
-    """The same for coroutines."""
-    made: AsyncClient = _made(_COROUTINES, target, timeout, connect_timeout)
-    return made
 
 
 # Closing ----------------------------------------------------------------------------
@@ -66,10 +50,7 @@ class _AsyncMasterPool(redis.asyncio.sentinel.SentinelConnectionPool):
 
 
 class _AsyncCluster(redis.asyncio.RedisCluster):
-    """Closes all its connections.
-
-    Since an error, redis-py's takes itself for one that has none.
-    """
+    """Closes all its connections: after an error, redis-py's believes that it has none."""
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -80,49 +61,30 @@ class _AsyncCluster(redis.asyncio.RedisCluster):
 # Both halves ------------------------------------------------------------------------
 
 
-class _Half(NamedTuple):
-    """Redis-py is there twice, with the same names: for threads, and for coroutines."""
+class Half(NamedTuple):
+    """redis-py has all classes twice, with the same names: for threads and for coroutines."""
 
-    client: Any
-    pool: Any
-    connections: Any  # the module with the kinds of them, named as those of an `Address`
-    retry: Any
-    sentinel: Any
+    module: Any
     master_pool: Any
     cluster: Any
-    cluster_node: Any
-    cluster_options: frozenset[str]  # it drops any other, or breaks
+    cluster_options: frozenset[str]  # any other option is ignored, or an error
 
 
-_THREADS = _Half(
-    redis.Redis,
-    redis.ConnectionPool,
-    redis.connection,
-    redis.retry.Retry,
-    redis.sentinel.Sentinel,
-    _MasterPool,
-    redis.RedisCluster,
-    redis.cluster.ClusterNode,
-    frozenset(redis.cluster.REDIS_ALLOWED_KEYS),
-)
-_COROUTINES = _Half(
-    redis.asyncio.Redis,
-    redis.asyncio.ConnectionPool,
-    redis.asyncio.connection,
-    redis.asyncio.retry.Retry,
-    redis.asyncio.sentinel.Sentinel,
+THREADS = Half(redis, _MasterPool, redis.RedisCluster, frozenset(redis.cluster.REDIS_ALLOWED_KEYS))
+COROUTINES = Half(
+    redis.asyncio,
     _AsyncMasterPool,
     _AsyncCluster,
-    redis.asyncio.cluster.ClusterNode,
     frozenset(inspect.signature(redis.asyncio.RedisCluster).parameters),
 )
 
 
-def _made(half: _Half, target: Target, timeout: float, connect_timeout: float) -> Any:
+def make_client(half: Half, target: Target, timeout: float, connect_timeout: float) -> Any:
+    """A `Client` for `THREADS`, or an `AsyncClient` for `COROUTINES`."""
     common = {
         "socket_timeout": timeout,
         "socket_connect_timeout": connect_timeout,
-        "retry": half.retry(NoBackoff(), 0),
+        "retry": half.module.retry.Retry(NoBackoff(), 0),
         "protocol": 2,
         "decode_responses": False,
     }
@@ -133,35 +95,35 @@ def _made(half: _Half, target: Target, timeout: float, connect_timeout: float) -
     return _single(half, target.seeds[0], common)
 
 
-def _single(half: _Half, address: Address, common: dict[str, Any]) -> Any:
-    kind = getattr(half.connections, address.kind.__name__)
-    pool = half.pool(connection_class=kind, **{**address.settings, **common})
-    return half.client.from_pool(pool)
+def _single(half: Half, address: Address, common: dict[str, Any]) -> Any:
+    kind = getattr(half.module.connection, address.kind.__name__)
+    pool = half.module.ConnectionPool(connection_class=kind, **{**address.settings, **common})
+    return half.module.Redis.from_pool(pool)
 
 
-def _master(half: _Half, target: Target, common: dict[str, Any]) -> Any:
+def _master(half: Half, target: Target, common: dict[str, Any]) -> Any:
     assert target.master is not None
-    manager = half.sentinel(())
+    manager = half.module.sentinel.Sentinel(())
     manager.sentinels = [_single(half, seed, common) for seed in target.seeds]
     settings = {**_login(target.master), **common}
     pool = half.master_pool(target.service, manager, ssl=_is_secure(target.master), **settings)
-    return half.client.from_pool(pool)
+    return half.module.Redis.from_pool(pool)
 
 
-def _cluster(half: _Half, target: Target, common: dict[str, Any]) -> Any:
+def _cluster(half: Half, target: Target, common: dict[str, Any]) -> Any:
     settings = _login(target.seeds[0])
-    settings.pop("db", None)  # of a cluster there is only one
+    settings.pop("db", None)  # a cluster has only one
     for name in settings.keys() - half.cluster_options:
-        if name.startswith("ssl_"):  # to leave it out could mean to check less
+        if name.startswith("ssl_"):  # leaving it out could weaken the checks
             raise StoreError(f"redis-py's {half.cluster!r} does not know the option {name}")
         del settings[name]
-    nodes = [half.cluster_node(*seed.place) for seed in target.seeds]
+    nodes = [half.module.cluster.ClusterNode(*seed.place) for seed in target.seeds]
     secure = _is_secure(target.seeds[0])
     return half.cluster(startup_nodes=nodes, ssl=secure, **{**settings, **common})
 
 
 def _login(address: Address) -> dict[str, Any]:
-    """All but the place, which a sentinel or a cluster tells."""
+    """All but host and port, which come from a sentinel or the cluster."""
     return {name: value for name, value in address.settings.items() if name not in ("host", "port")}
 
 

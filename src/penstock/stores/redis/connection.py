@@ -70,12 +70,12 @@ class Connection(asyncio.Protocol):
         return await future
 
     def close(self) -> None:
-        """Close it now. Callers that wait for a reply get `ConnectionLost`."""
+        """Close it now; callers that wait for a reply get `ConnectionLost`."""
         self._end(ConnectionLost("closed"))
 
     @property
     def has_input(self) -> bool:
-        """Whether something arrived that was not read yet, such as the end of the connection."""
+        """Whether there is unread input, such as the end of the connection."""
         return bool(self._poll.poll(0))
 
     def hang_up(self) -> None:

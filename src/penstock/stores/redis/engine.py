@@ -1,7 +1,7 @@
 """Engine: all that a store does in one event loop.
 
-All calls have the same deadline, so they run out in the order in which they came: one timer,
-for the first of them, is enough.
+All calls get the same time, so they become late in the order in which they came. One timer, for
+the first of them, is enough.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import time
 from collections import deque
 
 from penstock.errors import StoreUnavailable
-from penstock.stores.redis.cluster import ClusterRouter
-from penstock.stores.redis.node import Node
 from penstock.stores.redis.pending_call import PendingCall
-from penstock.stores.redis.router import Router
+from penstock.stores.redis.router import ClusterRouter, Router
 from penstock.stores.redis.settings import Settings
 
 
 class Engine:
-    """Sees to it that each call is settled within its deadline, whatever the servers do."""
+    """Ensures that each call is settled within its deadline, whatever the servers do."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -41,7 +39,7 @@ class Engine:
     @property
     def has_input(self) -> bool:
         """Whether a server sent something that was not read yet, or closed its connection."""
-        connections = [node.connection for node in self.router.nodes]
+        connections = [node.server.connection for node in self.router.nodes]
         return any(connection and connection.has_input for connection in connections)
 
     def flush(self) -> None:
@@ -65,11 +63,11 @@ class Engine:
         self._timer = None
         if waiting:
             self._timer = self.loop.call_later(waiting[0].due - now, self._expire)
-        for node in {call.node for call in late}:
-            if node is not None:
-                node.missed(now)
+        for missed in {call.missed for call in late}:
+            if missed is not None:
+                missed(now)
         for call in late:
-            self._settings.degrade(call, f"no answer within {self._patience * 1e3:g} ms")
+            self._settings.fallback.degrade(call, f"no answer within {self._patience * 1e3:g} ms")
 
     async def connect(self, seconds: float) -> None:
         try:
@@ -88,10 +86,6 @@ class Engine:
 
     def hang_up(self) -> None:
         """Its loop is closed already: close the sockets, so that the servers notice."""
-        for node in self.nodes:
-            if node.connection is not None:
-                node.connection.hang_up()
-
-    @property
-    def nodes(self) -> list[Node]:
-        return [*self.router.nodes]
+        for node in self.router.nodes:
+            if node.server.connection is not None:
+                node.server.connection.hang_up()

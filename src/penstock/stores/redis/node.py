@@ -1,9 +1,9 @@
-"""Node: one server, the connection to it, the calls that wait to be sent and those under way.
+"""Node: the calls to one server, those that wait to be sent and those under way.
 
-Calls that come in one turn of the event loop leave together at its end, in commands of at most
+Calls of one turn of the event loop are sent together at its end, in commands of at most
 `MOST_A_COMMAND` decisions. Several commands may be under way, so that the server works on one
-while this side reads the reply to another. Beyond `MOST_UNDER_WAY` decisions the next calls
-wait, and so gather in larger commands the busier the server is.
+while this side reads the reply to another. Beyond `MOST_UNDER_WAY` decisions, calls wait: the
+busier the server, the larger the commands.
 """
 
 from __future__ import annotations
@@ -18,25 +18,18 @@ from typing import Any
 
 import hiredis
 
+from penstock.circuit import CLOSED
 from penstock.decision import Decision
-from penstock.events import Damaged, StoreDown, StoreUp
+from penstock.events import Damaged
 from penstock.stores.redis.address import Address
-from penstock.stores.redis.breaker import CLOSED, Breaker
-from penstock.stores.redis.connection import Connection, ConnectionLost
-from penstock.stores.redis.groups import taken_by
-from penstock.stores.redis.handshake import handshake
-from penstock.stores.redis.pending_call import (
-    GroupRemainder,
-    KeyOperation,
-    PendingCall,
-    UnattendedCall,
-    by_call,
-)
-from penstock.stores.redis.reconnect import Reconnector
-from penstock.stores.redis.server_clock import ServerClock
+from penstock.stores.redis.connection import ConnectionLost
+from penstock.stores.redis.groups import GroupRemainder, taken_by
+from penstock.stores.redis.operation import KeyOperation
+from penstock.stores.redis.pending_call import PendingCall, UnattendedCall, by_call
+from penstock.stores.redis.server import Server
 from penstock.stores.redis.server_errors import KeyWarnings, ServerError, redirection, server_error
 from penstock.stores.redis.settings import Settings
-from penstock.stores.redis.wire import LATE, REFRESH, Answer, Operation, decode, encode
+from penstock.stores.redis.wire import LATE, REFRESH, Answer, decode, encode
 
 MOST_A_COMMAND = 32
 MOST_UNDER_WAY = 128
@@ -58,21 +51,19 @@ class Node:
         name: str,
         resolve: Callable[[], Awaitable[Address]],
         redirect: Redirect | None = None,
-        on_trouble: Callable[[], None] | None = None,
+        on_trouble: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.name = name
-        self.connection: Connection | None = None
-        self.clock = ServerClock()
-        self.breaker = Breaker(settings.deadline)
+        self.server = Server(
+            settings, loop, name, resolve, self.flush, self._drop_queue, on_trouble
+        )
         self.queue: deque[PendingCall] = deque()
-        self._resolve = resolve
         self._redirect = redirect
-        self._on_trouble = on_trouble
         self._warnings = KeyWarnings(name)
         self._loop = loop
-        self._reconnector = Reconnector(loop, self.breaker, self._connect, self.down)
-        self._closed = False
+        self._degrade_call = settings.fallback.degrade
+        self._missed = self.server.missed
         self._under_way = 0
         self._scheduled = False
 
@@ -81,21 +72,17 @@ class Node:
         """Whether any call waits for it."""
         return bool(self.queue) or self._under_way > 0
 
-    @property
-    def connecting(self) -> bool:
-        return self._reconnector.active
-
     # Sending ------------------------------------------------------------------------
 
     def put(self, call: PendingCall) -> None:
         """Send it, with others, at the end of this turn of the loop."""
-        call.node = self
-        if self._closed:
-            self.settings.degrade(call, "the store was closed")
-        elif self.breaker.state != CLOSED:
-            self.settings.degrade(call, self.breaker.reason)
+        call.missed, server = self._missed, self.server
+        if server.closed:
+            self._degrade_call(call, "the store was closed")
+        elif server.breaker.state != CLOSED:
+            self._degrade_call(call, server.breaker.reason)
         elif len(self.queue) >= self.settings.max_pending:
-            self.settings.degrade(call, f"{len(self.queue)} decisions are waiting already")
+            self._degrade_call(call, f"{len(self.queue)} decisions are waiting already")
         else:
             self.queue.append(call)
             self._schedule()
@@ -107,11 +94,12 @@ class Node:
 
     def flush(self) -> None:
         self._scheduled = False
-        if self.connection is None:
-            self._reconnector.start()
+        connection = self.server.connection
+        if connection is None:
+            self.server.reconnector.start()
             return
-        if self.connection.is_closing:
-            return  # it ended while it was idle: `_lost` is about to be called
+        if connection.is_closing:
+            return  # it ended while it was idle: the server is about to learn of it
         while self.queue and self._under_way < MOST_UNDER_WAY:
             for calls in self._take():
                 self._send(calls)
@@ -134,17 +122,17 @@ class Node:
 
     def _send(self, calls: list[PendingCall], whole_script: bool = False) -> None:
         """In one command, now."""
-        connection, script = self.connection, self.settings.script
+        connection, script = self.server.connection, self.settings.script
         assert connection is not None
         now = self.settings.clock.now()
-        operations: list[Operation] = []
+        operations: list[KeyOperation] = []
         for call in calls:
             for operation in call.operations:
                 operation.policy = operation.counters.policy_at(now)
                 operations.append(operation)
         # In the server's time, so that a command that comes too late has no effect.
         due = min([call.due for call in calls])
-        deadline = script.deadline(self.clock.at(int(due * 1e9)))
+        deadline = script.deadline(self.server.clock.at(int(due * 1e9)))
         head = ("EVAL", script.text) if whole_script else ("EVALSHA", script.sha)
         arguments = encode(operations, deadline)
         data = hiredis.pack_command((*head, *arguments, *script.more_arguments()))
@@ -155,7 +143,9 @@ class Node:
 
     # Receiving ----------------------------------------------------------------------
 
-    def _received(self, calls: list[PendingCall], operations: list[Operation], reply: Any) -> None:
+    def _received(
+        self, calls: list[PendingCall], operations: list[KeyOperation], reply: Any
+    ) -> None:
         self._under_way -= len(operations)
         if self.queue:
             self._schedule()
@@ -164,20 +154,20 @@ class Node:
                 now, answers = decode(reply, operations)
             except ValueError as error:
                 self._degrade(calls, "its answer is not the script's")
-                self.down(str(error))
+                self.server.down(str(error))
                 return
-            self.breaker.answered()
-            self._set_clocks(now)
+            self.server.breaker.answered()
+            self.server.set_clocks(now)
             for call, answer, several in by_call(calls, answers):
                 self._answered(call, answer, several, now)
         elif isinstance(reply, ConnectionLost):
             self._degrade(calls, str(reply))
         elif isinstance(reply, Exception):
-            self.breaker.answered()
+            self.server.breaker.answered()
             self._failed(calls, reply)
         else:
             self._degrade(calls, "its answer is not the script's")
-            self.down(f"not an answer of the script: {reply!r:.100}")
+            self.server.down(f"not an answer of the script: {reply!r:.100}")
 
     def _answered(self, call: PendingCall, answer: Any, several: list[Answer], now: int) -> None:
         if type(answer) is Decision or type(answer) is list or answer is None:
@@ -205,7 +195,7 @@ class Node:
     def _failed(self, calls: list[PendingCall], error: Exception) -> None:
         """The server answered a command, or one operation, with an error."""
         kind, reason = server_error(error), str(error)
-        if kind is ServerError.NO_SCRIPT and self.connection is not None:
+        if kind is ServerError.NO_SCRIPT and self.server.connection is not None:
             again = [call for call in calls if self._may_retry(call, reason)]
             if again:
                 self._send(again, whole_script=True)
@@ -231,9 +221,9 @@ class Node:
                 logger.error("%s answered with an error: %s", self.name, self.settings.hide(reason))
             self._degrade(calls, reason)
             if kind is ServerError.LOST_MASTER:
-                self.down(reason)
+                self.server.down(reason)
             elif kind is ServerError.UNAVAILABLE:
-                self._report_trouble()
+                self.server.on_trouble()
 
     def _group_failed(self, call: PendingCall, answers: list[Answer]) -> None:
         """One member could not be decided on, and nothing was taken from the others."""
@@ -248,9 +238,10 @@ class Node:
             self._warnings.warn(operation.key, f"is not Penstock's: {error}")
             if call.settled:
                 return
-            decision = self.settings.decide(operation, reason)
+            fallback = self.settings.fallback
+            decision = fallback.decide(operation, reason)
             if decision:
-                self.put(GroupRemainder(call, at, decision))
+                self.put(GroupRemainder(call, at, decision, fallback))
             else:
                 self._degrade([call], reason)
         else:
@@ -277,81 +268,9 @@ class Node:
     def _degrade(self, calls: list[PendingCall], reason: str) -> None:
         """Settle them by the failure policy."""
         for call in calls:
-            self.settings.degrade(call, reason)
+            self._degrade_call(call, reason)
 
-    # The connection -----------------------------------------------------------------
-
-    def missed(self, now: float) -> None:
-        """A call's deadline passed here."""
-        if self.breaker.missed(now) and self.breaker.state == CLOSED:
-            self.down(f"no answer within {self.settings.deadline * 1e3:g} ms")
-
-    def down(self, reason: str) -> None:
-        """Stop sending, and try to reconnect."""
-        reason = self.settings.hide(reason)
-        if self.breaker.trip(time.monotonic(), reason):
-            self.settings.emit(StoreDown(self.name, reason))
-        self._disconnect(reason)
-        self._reconnector.start()
-        self._reconnector.fail(f"{self.name}: {reason}")
-        self._report_trouble()
-
-    def _report_trouble(self) -> None:
-        if self._on_trouble is not None:
-            self._on_trouble()
-
-    async def _connect(self) -> None:
-        settings = self.settings
-        async with asyncio.timeout(settings.connect_timeout):
-            address = await self._resolve()
-            connection = Connection(await address.open(settings.connect_timeout))
-            try:
-                self._set_clocks(await handshake(connection, settings.script, settings.deadline))
-            except BaseException:
-                connection.close()
-                raise
-        seconds = time.monotonic() - self.breaker.opened_at
-        was_down = self.breaker.state != CLOSED
-        self.connection = connection
-        connection.on_lost = self._lost
-        self.breaker.close()
-        if was_down:
-            settings.emit(StoreUp(self.name, seconds))
-        self._reconnector.succeed()
-        self.flush()
-
-    def _set_clocks(self, now: int) -> None:
-        here = time.monotonic_ns()
-        self.clock.seen(now, here)
-        if isinstance(self.settings.clock, ServerClock):
-            self.settings.clock.seen(now, here)
-
-    def _lost(self, reason: Exception) -> None:
-        """The connection ended by itself: try a new one before the server counts as down."""
-        self.connection = None
-        self._reconnector.start()
-
-    async def connected(self) -> None:
-        """Wait for the first connection, or raise the reason why there is none."""
-        if self.connection is None:
-            await self._reconnector.wait()
-
-    def retire(self) -> None:
-        """Other nodes have taken its place; it does not count as down any more."""
-        self.close()
-        if self.breaker.state != CLOSED:
-            self.settings.emit(StoreUp(self.name, time.monotonic() - self.breaker.opened_at))
-
-    def close(self) -> None:
-        self._closed = True
-        self._reconnector.stop()
-        self._disconnect("the store was closed")
-
-    def _disconnect(self, reason: str) -> None:
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.on_lost = None
-            connection.close()
+    def _drop_queue(self, reason: str) -> None:
         self._degrade([*self.queue], reason)
         self.queue.clear()
 

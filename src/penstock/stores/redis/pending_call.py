@@ -1,7 +1,7 @@
-"""PendingCall: operations that were sent to the script, and whoever waits for the answer.
+"""PendingCall: operations that are sent to the script together, and who waits for the answer.
 
-A call is settled once: by the server's answer, by its deadline, or because whoever waited for
-it has left. Anything that comes later finds it settled and does nothing.
+A call is settled once: by the server's answer, by its deadline, or because its caller has left.
+Anything that comes later has no effect.
 """
 
 from __future__ import annotations
@@ -9,56 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.algorithms.words import NO_MARK
-from penstock.decision import Decision
-from penstock.stores.redis.script import Policy
-from penstock.stores.redis.wire import HIT, LATE, REFRESH, TAKES, Answer, Operation
-
-if TYPE_CHECKING:
-    from penstock.stores.redis.counters import RedisCounters
-    from penstock.stores.redis.node import Node
-
-_NO_POLICY = Policy.__new__(Policy)
-
-
-class KeyOperation(Operation):
-    """An operation on the key ``name`` of some counters, which know its policy when it is sent."""
-
-    __slots__ = ("counters", "name")
-
-    def __init__(
-        self,
-        counters: RedisCounters,
-        name: str,
-        verb: str = HIT,
-        cost: int = 1,
-        mark: int = NO_MARK,
-        kept: int = 0,
-        size: int = 1,
-    ) -> None:
-        # Without super(): one is made for every decision.
-        self.counters = counters
-        self.name = name
-        self.key = counters.redis_key(name)
-        self.policy = _NO_POLICY
-        self.verb = verb
-        self.cost = cost
-        self.mark = mark
-        self.kept = kept
-        self.size = size
+from penstock.stores.redis.operation import TAKES, KeyOperation
+from penstock.stores.redis.wire import LATE, REFRESH, Answer
 
 
 class PendingCall:
     """One operation, or a group that passes as a whole; how to send it, and until when."""
 
     due = 0.0
-    node: Node | None = None
+    missed: Callable[[float], None] | None = None  # to be called if the deadline passes
     slot = 0
     tries = 0
-    alone = False  # in a command of its own
-    asking = False  # of a node that is just getting the slot
+    alone = False  # not in one command with other calls
+    asking = False  # a node that is just getting the slot
 
     def __init__(self, operations: list[KeyOperation]) -> None:
         self.operations = operations
@@ -90,7 +55,7 @@ class PendingCall:
         return True
 
     def claim(self) -> bool:
-        """Whether it is the caller's to `resolve`: of many threads, one may."""
+        """Whether the caller may `resolve` it: of several threads, only one may."""
         raise NotImplementedError
 
     def resolve(self, answer: Any) -> None:
@@ -102,7 +67,7 @@ class TaskCall(PendingCall):
     """For a task, which awaits ``future``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, operations: list[KeyOperation]) -> None:
-        self.operations = operations  # without super(): one is made for every decision
+        self.operations = operations  # without super(): this runs for every decision
         self.first = operations[0]
         self.future: asyncio.Future[Any] = loop.create_future()
 
@@ -133,20 +98,16 @@ class TaskCall(PendingCall):
 class AwaitableHit(Awaitable[Any]):
     """Hits that were sent already. Unless they are awaited to the end, they take nothing."""
 
-    __slots__ = ("_drop", "_wait")
+    __slots__ = ("_wait", "cancel")
 
     def __init__(
-        self, wait: Callable[[], Coroutine[Any, Any, Any]], drop: Callable[[], None]
+        self, wait: Callable[[], Coroutine[Any, Any, Any]], cancel: Callable[[], None]
     ) -> None:
         self._wait = wait
-        self._drop = drop
+        self.cancel = cancel  # to be called if nobody will await it
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._wait().__await__()
-
-    def cancel(self) -> None:
-        """Nobody will await it."""
-        self._drop()
 
 
 # Where a thread waits for one of two messages.
@@ -158,32 +119,28 @@ DRIVE = "drive"
 class ThreadCall(PendingCall):
     """For a thread, which waits at its mailbox or drives the loop: see thread_loop.py."""
 
+    abandoned = False
+
     def __init__(self, mailbox: Mailbox, operations: list[KeyOperation]) -> None:
         super().__init__(operations)
         self.mailbox = mailbox
         self.stop_loop: Callable[[], None] | None = None  # if its thread drives the loop
-        self._abandoned = False
         self._answer: Any = None
-        self._error: Exception | None = None
-        self._claims = [None]  # whoever pops it settles the call: atomic in any thread
+        self._claims = [None]  # the thread that pops it settles the call: pop is atomic
         self.answered = False  # set when the answer is written, which is a moment later
 
     @property
     def settled(self) -> bool:
         return not self._claims
 
-    @property
-    def abandoned(self) -> bool:
-        return self._abandoned
-
     def abandon(self) -> None:
-        """The thread was interrupted. A hit takes nothing then; all else still happens."""
+        """The thread was interrupted: a hit takes nothing, other operations still happen."""
         if self.first.verb in TAKES and self.claim():
-            self._abandoned = True
+            self.abandoned = True
 
     @property
     def outcome(self) -> Any:
-        return self._answer
+        return None if isinstance(self._answer, Exception) else self._answer
 
     def claim(self) -> bool:
         try:
@@ -193,10 +150,7 @@ class ThreadCall(PendingCall):
         return True
 
     def resolve(self, answer: Any) -> None:
-        if isinstance(answer, Exception):
-            self._error = answer
-        else:
-            self._answer = answer
+        self._answer = answer
         self.answered = True
         self.mailbox.put(SETTLED)
         if self.stop_loop is not None:
@@ -204,59 +158,21 @@ class ThreadCall(PendingCall):
 
     def result(self) -> Any:
         """The answer, once it is there."""
-        if self._error is not None:
-            raise self._error
+        if isinstance(self._answer, Exception):
+            raise self._answer
         return self._answer
 
 
-class GroupRemainder(PendingCall):
-    """A group without one member, on which the failure policy has decided."""
-
-    def __init__(self, whole: PendingCall, at: int, decision: Decision) -> None:
-        first, *others = [one for number, one in enumerate(whole.operations) if number != at]
-        size = 1 + len(others)
-        first = KeyOperation(first.counters, first.name, first.verb, first.cost, size=size)
-        super().__init__([first, *others])
-        self.due, self.slot, self.tries = whole.due, whole.slot, whole.tries
-        self._whole, self._at, self._decision = whole, at, decision
-
-    @property
-    def settled(self) -> bool:
-        return self._whole.settled
-
-    @property
-    def abandoned(self) -> bool:
-        return self._whole.abandoned
-
-    def claim(self) -> bool:
-        return self._whole.claim()
-
-    def resolve(self, answer: Any) -> None:
-        if not isinstance(answer, Exception):
-            answer = [answer] if isinstance(answer, Decision) else [*answer]
-            if not all(answer):
-                missing = self._whole.operations[self._at]
-                missing.counters.give_back_here(missing.name, missing.cost, self._decision)
-            answer.insert(self._at, self._decision)
-        self._whole.resolve(answer)
-
-
 class UnattendedCall(PendingCall):
-    """For nobody: what the store does on its own account."""
+    """For what the store does by itself: nobody waits for the answer."""
 
-    def __init__(self, operations: list[KeyOperation]) -> None:
-        super().__init__(operations)
-        self._settled = False
-
-    @property
-    def settled(self) -> bool:
-        return self._settled
+    settled = False
 
     def claim(self) -> bool:
-        return not self._settled
+        return not self.settled
 
     def resolve(self, answer: Any) -> None:
-        self._settled = True
+        self.settled = True
 
 
 def by_call(

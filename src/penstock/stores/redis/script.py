@@ -1,35 +1,40 @@
-"""The Lua script that decides in Redis: its text, and what it is told about a limit.
+"""The Lua script that decides in Redis: its text, and the policies that it gets.
 
-The script is put together from the twins beside the Python algorithms. `policy` makes
-from a `Limit` the numbers that they decide by, from the same `Algorithm` objects. A
-double is exact for whole numbers below 2**53 only: the head of each ``.lua`` file says
-what that means for it, and `policy` refuses what would not be exact.
+The script consists of the twins beside the Python algorithms. `policy` turns a `Limit` into the
+numbers that they need. Lua's doubles are exact for whole numbers below 2**53 only: the head of
+each ``.lua`` file says what that means for it, and `policy` refuses limits that would not be
+exact.
 """
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from penstock.algorithms.calendar import calendar_window
 from penstock.durations import MICROSECOND, SECOND, format_duration
 from penstock.errors import UnsupportedLimit
-from penstock.limit import CALENDAR_UNITS, COLD, RAMP_STEPS, Limit
+from penstock.limit_options import CALENDAR_UNITS, COLD, RAMP_STEPS
+from penstock.limits import CLOSED, Limit
 
-TWINS = ("token_bucket", "fixed_window", "sliding_window", "sliding_log", "lockout", "soft")
-FILES = ("base", *TWINS, "request", "group", "batch")
+TWINS = (
+    "token_bucket", "initial_bucket", "fixed_window", "sliding_window", "sliding_log", "lockout",
+    "soft",
+)  # fmt: skip
+FILES = ("base", *TWINS, "reserve", "request", "group", "batch")
 
-# The only time that production knows is the server's.
+# In production, the time is the server's.
 _SERVER_TIME = """\
 local time = redis.call('TIME')
 local now_s, now_us = tonumber(time[1]), tonumber(time[2])
 local LINGER, KEEP = 0, false
 """
-# For tests, behind all other arguments: the time; how many milliseconds later than stated
-# keys expire, as real time passes otherwise than theirs; and, if 1, that rows which have
-# run out are kept, as they are in a table until their place is wanted.
+# In tests, the last arguments are the time; how many milliseconds later keys expire, as real time
+# differs from theirs; and 1 if expired rows are kept, as they are in a table until they are reused.
 _TEST_TIME = """\
 local now_s, now_us = tonumber(ARGV[#ARGV - 3]), tonumber(ARGV[#ARGV - 2])
 local LINGER, KEEP = tonumber(ARGV[#ARGV - 1]), ARGV[#ARGV] == '1'
@@ -39,14 +44,13 @@ EXACT = 2**53  # below: every whole number is a double
 EXACT_BY_8 = 2**56  # below: every multiple of 8 is, thus every whole microsecond in ns
 _WEIGHT_BITS = 52
 MOST_COST = EXACT  # above every amount that a row can hold: a larger cost acts the same
-# A decision that must look at each of so many hits blocks the server for about 1 ms; see
-# sliding_log.lua.
+# A decision that looks at so many hits blocks the server for about 1 ms: see sliding_log.lua.
 MOST_HITS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a twin is told: its ``read`` takes these numbers in this order."""
+    """The numbers of a twin, in the order in which its ``read`` takes them."""
 
     name: str
     numbers: dict[str, int]
@@ -61,8 +65,8 @@ class Rule:
 class Policy:
     """What the script must know about a limit; packed once, sent with many calls.
 
-    The answers of a ``brief`` one, a bucket without more to it, are a single number, from
-    which the client works out the rest.
+    The answer to a ``brief`` one, a plain bucket, is a single number, from which the client
+    computes the rest.
     """
 
     __slots__ = ("brief", "capacity", "limit", "most", "paced", "rule", "text", "unit")
@@ -87,33 +91,55 @@ class Policy:
         return cost - debt if cost > debt else 1
 
 
-def script(test_clock: bool = False) -> str:
-    """The whole script; with ``test_clock`` it takes the time from its last arguments."""
+def script(test_clock: bool = False, driver: str | None = None) -> str:
+    """The whole script; with ``test_clock`` it takes the time from its last arguments.
+
+    A ``driver`` of one's own, in Lua, does something else than batches with the same rows.
+    """
     folder = resources.files("penstock.algorithms")
     texts = {name: folder.joinpath(f"{name}.lua").read_text("utf-8") for name in FILES}
     parts = [_TEST_TIME if test_clock else _SERVER_TIME, texts["base"]]
-    # A twin's functions are made when its rule is first asked for.
+    # A twin's functions are created when its rule is first used.
     parts.append("local function rule_of(name)")
-    parts += [f"if name == '{name}' then\n{texts[name]}end" for name in TWINS]
-    parts += ["end", texts["request"], texts["group"], texts["batch"]]
+    parts += [f"if name == '{name}' then\n{texts[name]}end" for name in (*TWINS, "reserve")]
+    parts += ["end", texts["request"]]
+    parts += [texts["group"], texts["batch"]] if driver is None else [driver]
     return "\n".join(parts)
 
 
+class Script:
+    """The text of the script, and its name in the server."""
+
+    def __init__(self, text: str | None = None) -> None:
+        self.text = script() if text is None else text
+        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+    def deadline(self, server_ns: int) -> int:
+        """The argument that says when a call is too late, in microseconds since 1970."""
+        return server_ns // 1000
+
+    def more_arguments(self) -> tuple[Any, ...]:
+        """After all others: none, except for a script that gets the time from a test."""
+        return ()
+
+
 def policy(limit: Limit, now: int, started: int = 0) -> Policy:
-    """What the script must know about ``limit``, made at ``now`` by the client's clock.
+    """What the script must know about ``limit`` at ``now``, by the client's clock.
 
     Both times are in nanoseconds since 1970. ``started`` is when a limit with a warm-up
     came into force. A policy with calendar windows covers the one around ``now``, the one
     before and the one after; then the script answers ``refresh``.
     """
-    made = _RULES[limit.algorithm](limit, now, started)
+    if limit.amount == 0:
+        return Policy(limit, _bucket(CLOSED, now, started))
+    rule = _RULES[limit.algorithm](limit, now, started)
     if limit.soft is not None:
         grace = _duration(limit, "its grace time", limit.soft.grace_ns, 2)
-        made = Rule("soft", {"overrun": limit.soft.overrun, "grace": grace}, made)
+        rule = Rule("soft", {"overrun": limit.soft.overrun, "grace": grace}, rule)
     if limit.lockout_ns:
         length = _duration(limit, "its lockout", limit.lockout_ns, 2)
-        made = Rule("lockout", {"length": length}, made)
-    return Policy(limit, made)
+        rule = Rule("lockout", {"length": length}, rule)
+    return Policy(limit, rule)
 
 
 # The rules ------------------------------------------------------------------------
@@ -124,6 +150,8 @@ def _bucket(limit: Limit, now: int, started: int) -> Rule:
     # As far as TAT can be ahead, in units; see TokenBucket.ceiling.
     weight = COLD if limit.warm_up_ns else 1
     units = 2 * weight * (limit.burst + limit.debt + overrun)
+    if limit.initial is not None:
+        units += limit.burst  # see InitialBucket.memory
     interval = limit.interval_ns
     if units * interval + SECOND >= EXACT:  # a row counts from the second in which it is written
         interval = _by_8(interval)
@@ -134,6 +162,18 @@ def _bucket(limit: Limit, now: int, started: int) -> Rule:
     if ramp_step and 2 * max(units * interval, ramp_step * RAMP_STEPS) >= EXACT:
         raise _unsupported(limit, "a warm_up may take 52 days, and such a bucket 8 to fill")
     ceiling = units * interval
+    if limit.initial is not None:
+        return Rule(
+            "initial_bucket",
+            {
+                "interval": interval,
+                "burst": limit.burst,
+                "debt": limit.debt,
+                "ceiling": ceiling - limit.burst * interval,
+                "brief": int(ceiling < EXACT),
+                "missing": limit.burst - limit.initial,
+            },
+        )
     return Rule(
         "token_bucket",
         {

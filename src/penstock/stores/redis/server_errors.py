@@ -26,7 +26,7 @@ class ServerError(Enum):
     WRONG = "unexpected: follow the failure policy, and log it"
 
 
-_BY_WORD = {
+_BY_CODE = {
     "NOSCRIPT": ServerError.NO_SCRIPT,
     "MOVED": ServerError.MOVED,
     "ASK": ServerError.ASK,
@@ -48,17 +48,17 @@ _BY_WORD = {
 }
 # Older servers wrap the errors of commands in a script: "ERR Error running script (...):
 # @user_script: 7: -READONLY You can't write against a read only replica."
-_INSIDE = re.compile(rf"\b({'|'.join(_BY_WORD)})\b")
+_INSIDE = re.compile(rf"\b({'|'.join(_BY_CODE)})\b")
 
 
 def server_error(error: Exception) -> ServerError:
     """The kind of an error reply."""
     text = str(error)
-    word = text.partition(" ")[0]
-    kind = _BY_WORD.get(word)
-    if kind is None and word == "ERR" and "script" in text:
+    code = text.partition(" ")[0]
+    kind = _BY_CODE.get(code)
+    if kind is None and code == "ERR" and "script" in text:
         inside = _INSIDE.search(text)
-        kind = _BY_WORD[inside[1]] if inside else None
+        kind = _BY_CODE[inside[1]] if inside else None
     return kind or ServerError.WRONG
 
 
@@ -70,7 +70,7 @@ def redirection(error: Exception) -> tuple[int, str, int]:
 
 
 class KeyWarnings:
-    """Warns once of each key whose value in Redis is not valid, not at each decision."""
+    """Warns once, not at each decision, of a key whose value in Redis is not valid."""
 
     def __init__(self, node: str) -> None:
         self._node = node

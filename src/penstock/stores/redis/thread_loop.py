@@ -54,11 +54,11 @@ class ThreadLoop:
         refusal = self.engine.router.refusal
         if refusal is not None:
             for call in calls:
-                self._settings.degrade(call, refusal)
+                self._settings.fallback.degrade(call, refusal)
             return
         self._inbox.extend(calls)
         try:
-            if _may_drive() and self._turn.acquire(blocking=False):
+            if running_loop() is None and self._turn.acquire(blocking=False):
                 self._drive(calls)
             else:
                 self._wait(calls, mailbox)
@@ -77,7 +77,7 @@ class ThreadLoop:
         try:
             if loop.is_closed():  # since we got the turn
                 for call in calls:
-                    self._settings.degrade(call, "the store was closed")
+                    self._settings.fallback.degrade(call, "the store was closed")
                 return
             if self.engine.has_input:
                 # Something came while nobody drove; most likely the server closed the connection.
@@ -102,7 +102,7 @@ class ThreadLoop:
     def _wait(self, calls: Sequence[ThreadCall], mailbox: Mailbox) -> None:
         # The engine keeps the deadline. This does if the thread that drives does not get to run.
         end = time.monotonic() + 1.5 * self._settings.deadline
-        able = _may_drive()
+        able = running_loop() is None
         try:
             while True:
                 self._waiting.append((mailbox, calls))
@@ -116,7 +116,9 @@ class ThreadLoop:
                 self._schedule_drain()
                 if not _wait_for_mail(mailbox, calls, end):
                     for call in calls:
-                        self._settings.degrade(call, "this process was too busy to ask in time")
+                        self._settings.fallback.degrade(
+                            call, "this process was too busy to ask in time"
+                        )
                     _wait_for_mail(mailbox, calls, math.inf)
                     return
                 if all(call.answered for call in calls):
@@ -226,13 +228,12 @@ async def _end_tasks() -> None:
     await asyncio.sleep(0)  # transports close in a call of their own
 
 
-def _may_drive() -> bool:
-    """Whether this thread runs no event loop already."""
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that this thread runs, if any."""
     try:
-        asyncio.get_running_loop()
+        return asyncio.get_running_loop()
     except RuntimeError:
-        return True
-    return False
+        return None
 
 
 def _wait_for_mail(mailbox: Mailbox, calls: Sequence[ThreadCall], end: float) -> bool:

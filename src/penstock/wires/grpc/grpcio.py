@@ -9,15 +9,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 import grpc.aio
 
-from penstock.service.grpc_status import GrpcError
+from penstock.service.grpc_status import RESOURCE_EXHAUSTED, GrpcError
+from penstock.wires.grpc.grpcio_bidi import GrpcioBidiStreams
 from penstock.wires.grpc.h2.limits import Limits
-from penstock.wires.grpc.h2.tls import ServerTLS
 from penstock.wires.grpc.methods import Methods, Unary, Watch
+from penstock.wires.tls import ServerTLS
 
 log = logging.getLogger("penstock.server")
 
@@ -42,12 +43,23 @@ class GrpcioServer:
     def __init__(self, methods: Methods, limits: Limits | None = None) -> None:
         self.limits = Limits() if limits is None else limits
         self._tally = _Tally()
-        self._handlers = _handlers(methods, self._tally)
+        self._bidi = GrpcioBidiStreams(self.limits)
+        self._handlers = _handlers(methods, self._tally, self.limits.message_bytes)
+        for path, method in methods.bidi.items():
+            self._handlers[path] = grpc.stream_stream_rpc_method_handler(self._bidi.handler(method))
+        # grpcio has one limit for all methods.
+        self._message_bytes = self.limits.message_bytes
+        if methods.bidi:
+            self._message_bytes = max(self._message_bytes, self.limits.bidi_message_bytes)
         self._server: grpc.aio.Server | None = None
 
     def counts(self) -> dict[str, int]:
         """Counts since the start; grpcio provides no more."""
-        return {"messages": self._tally.messages}
+        return {"messages": self._tally.messages + self._bidi.messages}
+
+    @property
+    def open_bidi_streams(self) -> int:
+        return len(self._bidi)
 
     async def start(
         self,
@@ -60,7 +72,9 @@ class GrpcioServer:
 
         ``mutual``: clients present certificates, and have to present them again periodically.
         """
-        options = _options(self.limits, reuse_port) + (MUTUAL if mutual else [])
+        options = _options(self.limits, self._message_bytes, reuse_port) + (
+            MUTUAL if mutual else []
+        )
         server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers((_Handlers(self._handlers),))
         ports = [
@@ -79,6 +93,7 @@ class GrpcioServer:
         if server is None:
             return True
         cut = self._tally.cut
+        self._bidi.leave()
         await server.stop(grace)
         if self._tally.open > 0:  # grpcio cancels the rest, but may not wait for it
             with contextlib.suppress(TimeoutError):
@@ -141,10 +156,10 @@ def credentials(tls: ServerTLS) -> grpc.ServerCredentials:
     )
 
 
-def _options(limits: Limits, reuse_port: bool) -> list[tuple[str, Any]]:
+def _options(limits: Limits, message_bytes: int, reuse_port: bool) -> list[tuple[str, Any]]:
     return [
         ("grpc.so_reuseport", int(reuse_port)),
-        ("grpc.max_receive_message_length", limits.message_bytes),
+        ("grpc.max_receive_message_length", message_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", limits.streams),
         ("grpc.max_metadata_size", limits.header_bytes),
@@ -152,76 +167,82 @@ def _options(limits: Limits, reuse_port: bool) -> list[tuple[str, Any]]:
         ("grpc.max_connection_idle_ms", int(limits.idle_seconds * 1000)),
         ("grpc.keepalive_time_ms", int(limits.keepalive_seconds * 1000)),
         ("grpc.keepalive_timeout_ms", int(limits.keepalive_timeout * 1000)),
+        # Gateways send a PING every second, if they are told to. grpcio would take that for abuse.
+        ("grpc.http2.max_ping_strikes", 0),
         ("grpc.server_handshake_timeout_ms", int(limits.handshake_seconds * 1000)),
     ]
 
 
-def _handlers(methods: Methods, tally: _Tally) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+def _handlers(
+    methods: Methods, tally: _Tally, most: int
+) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
     # Without serializers grpcio passes raw bytes.
     return {
         **{
-            path: grpc.unary_unary_rpc_method_handler(_unary(method, tally))
+            path: grpc.unary_unary_rpc_method_handler(_unary(method, tally, most))
             for path, method in methods.unary.items()
         },
         **{
-            path: grpc.stream_stream_rpc_method_handler(_each(method, tally))
+            path: grpc.stream_stream_rpc_method_handler(_each(method, tally, most))
             for path, method in methods.each.items()
         },
         **{
-            path: grpc.unary_stream_rpc_method_handler(_watch(method, tally))
+            path: grpc.unary_stream_rpc_method_handler(_watch(method, tally, most))
             for path, method in methods.watch.items()
         },
     }
 
 
-def _unary(method: Unary, tally: _Tally) -> Callable[[bytes, Context], Awaitable[bytes]]:
+def _unary(method: Unary, tally: _Tally, most: int) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def call(message: bytes, context: Context) -> bytes:
-        try:
+        async with _aborting(context):
             with tally:
-                return _checked(await _answer(method, message))
-        except Exception as error:
-            failure = error
-        return await _abort(context, failure)
+                return _checked(await _answer(method, _fitting(message, most)))
 
     return call
 
 
 def _each(
-    method: Unary, tally: _Tally
+    method: Unary, tally: _Tally, most: int
 ) -> Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]:
     async def call(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         async for message in messages:
-            try:
+            async with _aborting(context):
                 with tally:
-                    reply = _checked(await _answer(method, message))
-            except Exception as error:
-                failure = error
-                break
+                    reply = _checked(await _answer(method, _fitting(message, most)))
             yield reply
-        else:
-            return
-        await _abort(context, failure)
 
     return call
 
 
-def _watch(method: Watch, tally: _Tally) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
+def _watch(
+    method: Watch, tally: _Tally, most: int
+) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
     async def call(message: bytes, context: Context) -> AsyncIterator[bytes]:
         replies: Any = None
         try:
-            with tally:
-                replies = method(message)
-                async for reply in replies:
-                    yield _checked(reply)
-            return
-        except Exception as error:
-            failure = error
+            async with _aborting(context):
+                with tally:
+                    replies = method(_fitting(message, most))
+                    async for reply in replies:
+                        yield _checked(reply)
         finally:
             if hasattr(replies, "aclose"):
                 await replies.aclose()
-        await _abort(context, failure)
 
     return call
+
+
+@contextlib.asynccontextmanager
+async def _aborting(context: Context) -> AsyncIterator[None]:
+    """End the call with the status of an exception."""
+    try:
+        yield
+    except GrpcError as error:
+        await context.abort(CODES[error.code], error.message)
+    except Exception:
+        log.exception("a method failed")
+        await context.abort(grpc.StatusCode.INTERNAL, "internal error")
 
 
 async def _answer(method: Unary, message: bytes) -> bytes:
@@ -235,9 +256,7 @@ def _checked(reply: bytes) -> bytes:
     return reply
 
 
-async def _abort(context: Context, error: Exception) -> NoReturn:
-    if isinstance(error, GrpcError):
-        await context.abort(CODES[error.code], error.message)
-    log.error("a method failed", exc_info=error)
-    await context.abort(grpc.StatusCode.INTERNAL, "internal error")
-    raise AssertionError("abort does not return")
+def _fitting(message: bytes, most: int) -> bytes:
+    if len(message) > most:
+        raise GrpcError(RESOURCE_EXHAUSTED, "the message is too large")
+    return message

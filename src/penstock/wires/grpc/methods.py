@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from penstock.service.rlqs.interface import QuotaStream, QuotaWire
+
 Unary = Callable[[bytes], bytes | Awaitable[bytes]]
 Watch = Callable[[bytes], AsyncIterator[bytes]]
+OpenStream = Callable[[QuotaWire, Mapping[str, str], str], QuotaStream]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +22,14 @@ class Methods:
     ``unary``: one message in, one out; returns bytes or an awaitable.
     ``each``: a stream both ways; called for every message, returns one.
     ``watch``: one message in, any number out.
+    ``bidi``: messages both ways at any time; called when a stream opens, with the wire's side of
+    it, the metadata and the peer.
     """
 
     unary: Mapping[str, Unary] = field(default_factory=dict)
     each: Mapping[str, Unary] = field(default_factory=dict)
     watch: Mapping[str, Watch] = field(default_factory=dict)
+    bidi: Mapping[str, OpenStream] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -37,5 +43,5 @@ class Methods:
             seen.add(path)
 
     def paths(self) -> Iterator[str]:
-        for kind in (self.unary, self.each, self.watch):
+        for kind in (self.unary, self.each, self.watch, self.bidi):
             yield from kind

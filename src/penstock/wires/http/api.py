@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
+from penstock.integrations.deciding.descriptors import Dimension
 from penstock.integrations.deciding.identity import Trust
+from penstock.integrations.deciding.request import Request
 from penstock.service import rls_json
 from penstock.service.health import Health
 from penstock.service.service import Service
@@ -12,12 +14,14 @@ from penstock.wires.http.auth import AuthApi
 from penstock.wires.http.check import CheckApi
 from penstock.wires.http.messages import HttpRequest, HttpResponse, as_json, as_text
 from penstock.wires.http.openapi import DOCUMENT
+from penstock.wires.http.release import ReleaseApi
 from penstock.wires.http.routes import Routes
 
 INDEX = """\
 Penstock: rate limits as a service.
 
 POST /v1/check      {"domain": "api", "descriptors": [{"user": "42"}]}
+POST /v1/release    {"lease": "..."}, for rules with concurrency
 POST /json          Envoy's RateLimitRequest as JSON
 ANY  /v1/auth       forward auth for nginx, Traefik and Caddy
 GET  /healthcheck   whether the service is healthy
@@ -25,8 +29,18 @@ GET  /openapi.json  the OpenAPI document
 """
 
 
-def http_api(service: Service, health: Health, trust: Trust, *, refunds: bool = False) -> Routes:
-    """All paths of port 8080. With ``refunds``, clients may give hits back."""
+def http_api(
+    service: Service,
+    health: Health,
+    trust: Trust,
+    *,
+    refunds: bool = False,
+    dimensions: Mapping[str, Dimension[Request]] | None = None,
+) -> Routes:
+    """All paths of port 8080.
+
+    With ``refunds``, clients may give hits back. ``dimensions`` are further ones for /v1/auth.
+    """
 
     def json_api(request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         response = rls_json.respond(service, request.body, refunds=refunds)
@@ -40,13 +54,14 @@ def http_api(service: Service, health: Health, trust: Trust, *, refunds: bool = 
         {
             "/": {"GET": lambda request: as_text(INDEX)},
             "/v1/check": {"POST": CheckApi(service, refunds=refunds)},
-            "/json": {"POST": json_api},
-            "/v1/auth": {"*": AuthApi(service, service.gate, trust)},
+            "/v1/release": {"POST": ReleaseApi(service)},
+            "/json": {"*": json_api},  # as in Envoy's service
+            "/v1/auth": {"*": AuthApi(service, service.gate, trust, dimensions)},
             "/healthcheck": {"GET": healthcheck},
             "/openapi.json": {"GET": lambda request: as_json(DOCUMENT)},
         }
     )
 
 
-async def _later(waiting: Awaitable[rls_json.Answered]) -> HttpResponse:
+async def _later(waiting: Awaitable[rls_json.StatusAndBody]) -> HttpResponse:
     return HttpResponse(*await waiting)

@@ -14,21 +14,21 @@ nginx only knows 401 and 403 as refusals: use ``/v1/auth?refuse=403`` for it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
 from penstock.async_gate import AnyGate
 from penstock.errors import PenstockError
-from penstock.integrations.deciding.descriptors import ADDRESS, Descriptors
-from penstock.integrations.deciding.dimensions import DIMENSIONS, family
-from penstock.integrations.deciding.http import fields, refusal
+from penstock.integrations.deciding.descriptors import ADDRESSES, Descriptors, Dimension
+from penstock.integrations.deciding.dimensions import PROXY_DIMENSIONS, family
 from penstock.integrations.deciding.identity import Trust
 from penstock.integrations.deciding.paths import decoded, plain_raw
 from penstock.integrations.deciding.request import Request
+from penstock.integrations.deciding.responses import fields, refusal
 from penstock.rules.deciding.verdict import DENIED, Verdict
 from penstock.service.service import Service
-from penstock.wires.http.check import error_of
+from penstock.wires.http.check_response import error_response
 from penstock.wires.http.messages import HttpRequest, HttpResponse, as_error
 
 ORIGINAL, FORWARDED = "x-original-", "x-forwarded-"
@@ -93,12 +93,20 @@ class ForwardedRequest(Request):
 class AuthApi:
     """The handler of /v1/auth."""
 
-    def __init__(self, service: Service, gate: AnyGate, trust: Trust) -> None:
+    def __init__(
+        self,
+        service: Service,
+        gate: AnyGate,
+        trust: Trust,
+        dimensions: Mapping[str, Dimension[Request]] | None = None,
+    ) -> None:
         self._service = service
         self._gate = gate
         self._trust = trust
         self._descriptors: dict[str | None, Descriptors[Request]] = {}
-        gate.group(ADDRESS)
+        self._dimensions = {**PROXY_DIMENSIONS, **(dimensions or {})}
+        for name in ADDRESSES:
+            gate.group(name)
 
     def __call__(self, native: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         if not self._trust.trusts(native.peer):
@@ -108,10 +116,11 @@ class AuthApi:
             request = ForwardedRequest(native, self._trust)
             descriptors = self._of(domain).of(request)
             if not descriptors:
+                self._service.count_unmatched(domain)
                 return HttpResponse(200)
             verdict = self._service.check(domain, descriptors, 1)
         except PenstockError as error:
-            return error_of(error)
+            return error_response(error)
         if isinstance(verdict, Verdict):
             return self._respond(verdict, request, refuse)
         return self._later(verdict, request, refuse)
@@ -122,10 +131,10 @@ class AuthApi:
         try:
             return self._respond(await waiting, request, refuse)
         except PenstockError as error:
-            return error_of(error)
+            return error_response(error)
 
     def _respond(self, verdict: Verdict, request: Request, refuse: int) -> HttpResponse:
-        decisions = verdict.told()
+        decisions = verdict.named_decisions()
         now = self._service.now()
         if verdict.allowed:
             return HttpResponse(200, headers=fields(decisions, now))
@@ -145,7 +154,7 @@ class AuthApi:
                 raise PenstockError(f"the rules have no domain {domain!r:.100}")
             if domain is None and len(domains) != 1:
                 raise PenstockError("the rules have several domains: use /v1/auth?domain=...")
-            descriptors = Descriptors(self._gate, DIMENSIONS, family, domain, strict=False)
+            descriptors = Descriptors(self._gate, self._dimensions, family, domain, strict=False)
             self._descriptors[domain] = descriptors
         return descriptors
 

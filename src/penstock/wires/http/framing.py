@@ -12,7 +12,9 @@ ambiguous is rejected; httptools, which is strict, rejects most of it before::
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import httptools
 
 from penstock.errors import PenstockError
 
@@ -62,10 +64,31 @@ def is_host(value: bytes) -> bool:
     return _HOST.fullmatch(value) is not None
 
 
-def made_up_head(length: int) -> bytes:
-    """A head for a new parser that continues in the middle of a request with this body."""
-    framing = b"Transfer-Encoding: chunked" if length == CHUNKED else b"Content-Length: %d" % length
-    return b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n"
+def resumed_parser(protocol: object, length: int) -> httptools.HttpRequestParser:
+    """A new parser that continues in the middle of a request, at the start of its body."""
+    resumed = _Resumed(protocol)
+    parser = httptools.HttpRequestParser(resumed)
+    if length != NONE:
+        framing = b"Content-Length: %d" % length
+        if length == CHUNKED:
+            framing = b"Transfer-Encoding: chunked"
+        parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n")
+    resumed.muted = False
+    return parser
+
+
+class _Resumed:
+    """Passes on the callbacks of a parser, except those of its made-up head."""
+
+    def __init__(self, protocol: object) -> None:
+        self.muted = True
+        for name in ("on_message_begin", "on_url", "on_header", "on_headers_complete"):
+            setattr(self, name, self._unless_muted(getattr(protocol, name)))
+        for name in ("on_body", "on_message_complete"):
+            setattr(self, name, getattr(protocol, name))
+
+    def _unless_muted(self, callback: Callable[..., None]) -> Callable[..., None]:
+        return lambda *arguments: None if self.muted else callback(*arguments)
 
 
 def request_length(version: str, fields: Sequence[Field]) -> int:

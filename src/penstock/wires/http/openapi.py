@@ -5,144 +5,133 @@ from __future__ import annotations
 from typing import Any
 
 from penstock._version import __version__
+from penstock.wires.http.check import MOST_IN_ALL
+from penstock.wires.http.check_request import MOST_DESCRIPTORS
 
-PAIRS: dict[str, Any] = {
-    "oneOf": [
-        {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string"}},
-        {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "array",
-                "minItems": 2,
-                "maxItems": 2,
-                "items": {"type": "string"},
-            },
-        },
-    ]
-}
-SCHEMAS: dict[str, Any] = {
+Schema = dict[str, Any]
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _list(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more}
+
+
+def _object(properties: Schema, *required: str, **more: Any) -> Schema:
+    return {"type": "object", "required": list(required), "properties": properties, **more}
+
+
+def _closed(properties: Schema, *required: str) -> Schema:
+    """An object without other properties."""
+    return _object(properties, *required, additionalProperties=False)
+
+
+def _about(schema: Schema, description: str) -> Schema:
+    return {**schema, "description": description}
+
+
+TEXT, FLAG, WHOLE, NUMBER = ({"type": t} for t in ("string", "boolean", "integer", "number"))
+SECONDS_OR_NULL = {"type": ["number", "null"]}
+
+SCHEMAS: dict[str, Schema] = {
     "Pairs": {
         "description": "Keys and values, in order. Use a list of pairs if a key occurs twice.",
-        **PAIRS,
+        "oneOf": [
+            {"type": "object", "minProperties": 1, "additionalProperties": TEXT},
+            _list(_list(TEXT, minItems=2, maxItems=2), minItems=1),
+        ],
     },
+    "Entries": _list(_closed({"key": TEXT, "value": TEXT}, "key"), minItems=1),
     "Descriptor": {
         "anyOf": [
-            {"$ref": "#/components/schemas/Pairs"},
-            {
-                "type": "object",
-                "required": ["pairs"],
-                "additionalProperties": False,
-                "properties": {
-                    "pairs": {"$ref": "#/components/schemas/Pairs"},
-                    "limit": {
-                        "type": "string",
-                        "description": "Instead of the rule's, such as 5/minute",
-                    },
-                    "hits": {
-                        "type": "integer",
-                        "description": "0 only checks, below 0 gives back (--http-refunds)",
-                    },
+            _ref("Pairs"),
+            _ref("Entries"),
+            _closed(
+                {
+                    "pairs": _ref("Pairs"),
+                    "limit": _about(TEXT, "Instead of the rule's, such as 5/minute"),
+                    "hits": _about(WHOLE, "0 only checks, below 0 gives back (--http-refunds)"),
                 },
-            },
+                "pairs",
+            ),
+            _closed({"entries": _ref("Entries"), "limit": TEXT, "hits": WHOLE}, "entries"),
         ]
     },
-    "Check": {
-        "type": "object",
-        "required": ["descriptors"],
-        "additionalProperties": False,
-        "properties": {
-            "domain": {
-                "type": "string",
-                "description": "May be omitted if the rules have one",
-            },
-            "descriptors": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": 100,
-                "items": {"$ref": "#/components/schemas/Descriptor"},
-            },
-            "hits": {"type": "integer", "default": 1},
+    "Check": _closed(
+        {
+            "domain": _about(TEXT, "May be omitted if the rules have one"),
+            "descriptors": _list(_ref("Descriptor"), minItems=1, maxItems=MOST_DESCRIPTORS),
+            "hits": {**WHOLE, "default": 1},
         },
-    },
-    "Checks": {
-        "type": "object",
-        "required": ["checks"],
-        "properties": {
-            "checks": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": 1000,
-                "items": {"$ref": "#/components/schemas/Check"},
-            }
-        },
-    },
-    "Status": {
-        "type": "object",
-        "required": ["descriptor", "allowed", "reason"],
-        "additionalProperties": False,
-        "properties": {
+        "descriptors",
+    ),
+    "Checks": _object({"checks": _list(_ref("Check"), minItems=1, maxItems=MOST_IN_ALL)}, "checks"),
+    "Status": _closed(
+        {
             "descriptor": {"type": "array"},
-            "allowed": {"type": "boolean"},
-            "reason": {
-                "type": "string",
-                "description": "limit, unmatched, unlimited, allow list, deny list, ...",
-            },
-            "rule": {"type": "string"},
-            "shadow": {"type": "boolean"},
-            "degraded": {"type": "boolean"},
-            "limit": {
-                "type": "object",
-                "required": ["text", "amount", "period", "burst"],
-                "properties": {
+            "allowed": FLAG,
+            "reason": _about(TEXT, "limit, unmatched, unlimited, allow list, deny list, ..."),
+            "rule": TEXT,
+            "shadow": FLAG,
+            "degraded": FLAG,
+            "limit": _object(
+                {
                     "name": {"type": ["string", "null"]},
-                    "text": {"type": "string"},
-                    "amount": {"type": "integer"},
-                    "period": {"type": "number", "description": "Seconds"},
-                    "burst": {"type": "integer"},
+                    "text": TEXT,
+                    "amount": WHOLE,
+                    "period": _about(NUMBER, "Seconds"),
+                    "burst": WHOLE,
                 },
-            },
-            "remaining": {"type": "integer"},
-            "retry_after": {"type": ["number", "null"]},
-            "reset": {"type": "integer", "description": "Seconds"},
+                *("text", "amount", "period", "burst"),
+            ),
+            "remaining": WHOLE,
+            "retry_after": SECONDS_OR_NULL,
+            "reset": _about(WHOLE, "Seconds"),
         },
-    },
-    "Verdict": {
-        "type": "object",
-        "required": ["allowed", "retry_after", "statuses"],
-        "additionalProperties": False,
-        "properties": {
-            "allowed": {"type": "boolean"},
-            "retry_after": {
-                "type": ["number", "null"],
-                "description": "Seconds until the same request would be allowed; null if never",
-            },
-            "statuses": {"type": "array", "items": {"$ref": "#/components/schemas/Status"}},
+        *("descriptor", "allowed", "reason"),
+    ),
+    "Verdict": _closed(
+        {
+            "allowed": FLAG,
+            "retry_after": _about(
+                SECONDS_OR_NULL, "Seconds until the same request would be allowed; null if never"
+            ),
+            "statuses": _list(_ref("Status")),
+            "lease": _about(
+                TEXT, "For /v1/release, if a rule with concurrency allowed the request"
+            ),
+            "warning": _about(TEXT, "No rule has the domain of this check"),
         },
-    },
-    "Verdicts": {
-        "type": "object",
-        "required": ["results"],
-        "properties": {
-            "results": {"type": "array", "items": {"$ref": "#/components/schemas/Verdict"}}
-        },
-    },
-    "Error": {
-        "type": "object",
-        "required": ["error"],
-        "properties": {"error": {"type": "string"}},
-    },
+        *("allowed", "retry_after", "statuses"),
+    ),
+    "Release": _closed({"lease": TEXT}, "lease"),
+    "Released": _object(
+        {"released": _about(FLAG, "False if it was released before, or has expired")}, "released"
+    ),
+    "Verdicts": _object({"results": _list(_ref("Verdict"))}, "results"),
+    "Error": _object({"error": TEXT}, "error"),
 }
 
 
-def _json(*names: str) -> dict[str, Any]:
-    schemas = [{"$ref": f"#/components/schemas/{name}"} for name in names]
-    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-    return {"application/json": {"schema": schema}}
+def _json(*names: str) -> Schema:
+    schemas = [_ref(name) for name in names]
+    return {"application/json": {"schema": schemas[0] if len(names) == 1 else {"anyOf": schemas}}}
 
 
-ERROR = {"description": "What is wrong, and where", "content": _json("Error")}
 ANY = {"application/json": {"schema": {"type": "object"}}}
+
+
+def _answer(description: str, content: Schema | None = None) -> Schema:
+    return (
+        {"description": description}
+        if content is None
+        else _about({"content": content}, description)
+    )
+
+
+ERROR = _answer("What is wrong, and where", _json("Error"))
 
 DOCUMENT: dict[str, Any] = {
     "openapi": "3.1.0",
@@ -157,20 +146,28 @@ DOCUMENT: dict[str, Any] = {
                 "summary": "Decide and count: one check, or many independent ones",
                 "requestBody": {"required": True, "content": _json("Check", "Checks")},
                 "responses": {
-                    "200": {
-                        "description": "Allowed; the verdicts, for many",
-                        "content": _json("Verdict", "Verdicts"),
-                    },
-                    "429": {"description": "Refused", "content": _json("Verdict")},
+                    "200": _answer("Allowed; the verdicts, for many", _json("Verdict", "Verdicts")),
+                    "429": _answer("Refused", _json("Verdict")),
                     "400": ERROR,
-                    "403": {
-                        "description": "Hits below 0, without --http-refunds",
-                        "content": _json("Error"),
-                    },
-                    "413": {
-                        "description": "More than 1000 checks, or descriptors in all of them",
-                        "content": _json("Error"),
-                    },
+                    "403": _answer("Hits below 0, without --http-refunds", _json("Error")),
+                    "413": _answer(
+                        f"More than {MOST_IN_ALL} checks, or descriptors in all of them",
+                        _json("Error"),
+                    ),
+                },
+            }
+        },
+        "/v1/release": {
+            "post": {
+                "summary": "Free the slots of a request that has ended",
+                "requestBody": {"required": True, "content": _json("Release")},
+                "responses": {
+                    "200": _answer(
+                        "They are free. Repeating it changes nothing", _json("Released")
+                    ),
+                    "400": ERROR,
+                    "404": _answer("No lease of this service", _json("Error")),
+                    "503": _answer("The store failed", _json("Error")),
                 },
             }
         },
@@ -180,19 +177,19 @@ DOCUMENT: dict[str, Any] = {
                 "description": "Any method. X-Original-* or X-Forwarded-* headers of a trusted"
                 " proxy describe the original request.",
                 "parameters": [
-                    {"name": "domain", "in": "query", "schema": {"type": "string"}},
+                    {"name": "domain", "in": "query", "schema": TEXT},
                     {
                         "name": "refuse",
                         "in": "query",
                         "description": "The status of a refusal; nginx needs 403",
-                        "schema": {"type": "integer", "enum": [401, 403, 429], "default": 429},
+                        "schema": {**WHOLE, "enum": [401, 403, 429], "default": 429},
                     },
                 ],
                 "responses": {
-                    "200": {"description": "Go ahead"},
-                    "429": {"description": "Refused", "content": _json("Error")},
-                    "401": {"description": "Refused, if configured", "content": _json("Error")},
-                    "403": {"description": "Denied, or not a trusted proxy", "content": ANY},
+                    "200": _answer("Go ahead"),
+                    "429": _answer("Refused", _json("Error")),
+                    "401": _answer("Refused, if configured", _json("Error")),
+                    "403": _answer("Denied, or not a trusted proxy", ANY),
                     "400": ERROR,
                 },
             }
@@ -202,11 +199,11 @@ DOCUMENT: dict[str, Any] = {
                 "summary": "Envoy's RateLimitRequest and RateLimitResponse as proto-JSON",
                 "requestBody": {"required": True, "content": ANY},
                 "responses": {
-                    "200": {"description": "OK", "content": ANY},
-                    "429": {"description": "OVER_LIMIT", "content": ANY},
-                    "400": {"description": "An error, as text"},
-                    "403": {"description": "isNegativeHits, without --http-refunds"},
-                    "500": {"description": "An error, as text"},
+                    "200": _answer("OK", ANY),
+                    "429": _answer("OVER_LIMIT", ANY),
+                    "400": _answer("An error, as text"),
+                    "403": _answer("isNegativeHits, without --http-refunds"),
+                    "500": _answer("An error, as text"),
                 },
             }
         },
@@ -214,15 +211,15 @@ DOCUMENT: dict[str, Any] = {
             "get": {
                 "summary": "Whether the service is healthy",
                 "responses": {
-                    "200": {"description": "OK, as text"},
-                    "500": {"description": "Unhealthy, as text"},
+                    "200": _answer("OK, as text"),
+                    "500": _answer("Unhealthy, as text"),
                 },
             }
         },
         "/openapi.json": {
             "get": {
                 "summary": "This document",
-                "responses": {"200": {"description": "OpenAPI 3.1", "content": ANY}},
+                "responses": {"200": _answer("OpenAPI 3.1", ANY)},
             }
         },
     },

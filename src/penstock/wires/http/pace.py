@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 
 class Pace:
     """A minimum rate, in bytes a second, that must be kept in every period.
@@ -28,10 +30,30 @@ class Pace:
         self._moved += count
 
     def is_late(self, now: float) -> bool:
-        """Whether the rate was kept; called now and then. A kept period is followed by the next."""
+        """Whether the rate was not kept; called now and then. Each period is judged by itself."""
         if now < self.deadline:
             return False
         if self._moved < self._least:
             return True
         self.start(now, self._period)
         return False
+
+
+class ReadingPace:
+    """The pace at which a peer reads, by what remains in the write buffer of a transport."""
+
+    __slots__ = ("_left", "pace")
+
+    def __init__(self, rate: float) -> None:
+        self.pace = Pace(rate)
+        self._left = 0
+
+    def start(self, transport: asyncio.WriteTransport, now: float, period: float) -> None:
+        self._left = transport.get_write_buffer_size()
+        self.pace.start(now, period)
+
+    def is_late(self, transport: asyncio.WriteTransport, now: float) -> bool:
+        left = transport.get_write_buffer_size()
+        self.pace.moved(max(0, self._left - left))
+        self._left = left
+        return self.pace.is_late(now)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable
-from email.utils import formatdate
 from typing import Any, cast
 
+from penstock.wires.http.connections import Connections
 from penstock.wires.http.framing import BadMessage
 from penstock.wires.http.limits import HttpLimits
 from penstock.wires.http.messages import (
@@ -23,62 +22,23 @@ from penstock.wires.http.messages import (
     as_error,
     encoded,
 )
-from penstock.wires.http.pace import Pace
+from penstock.wires.http.pace import ReadingPace
 from penstock.wires.http.reader import RequestReader
 
 logger = logging.getLogger("penstock.http")
 
 
-class HttpServer:
-    """All connections of one or several listeners, with their time-outs."""
+class HttpServer(Connections["HttpProtocol"]):
+    """Serves ``handler`` on one or several listeners."""
 
     def __init__(self, handler: Handler, limits: HttpLimits | None = None) -> None:
         self.handler = handler
         self.limits = limits or HttpLimits()
-        self.connections: set[HttpProtocol] = set()
-        self.draining = False
-        self.requests = 0
-        self.refused = 0  # connections, above the limit
-        self.cut_off = 0  # connections, too slow
-        self._date = (0, b"")
-        self._sweeping: asyncio.TimerHandle | None = None
+        super().__init__(self.limits.connections)
 
     def factory(self) -> HttpProtocol:
         """The protocol factory for ``loop.create_server``."""
         return HttpProtocol(self)
-
-    def date(self) -> bytes:
-        now = int(time.time())
-        if now != self._date[0]:
-            self._date = (now, formatdate(now, usegmt=True).encode())
-        return self._date[1]
-
-    def sweep(self) -> None:
-        """Close connections that are too slow, once a second: no timer for each request."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        for connection in [*self.connections]:
-            connection.judge(now)
-        self._sweeping = loop.call_later(1.0, self.sweep) if self.connections else None
-
-    def joined(self, connection: HttpProtocol) -> None:
-        self.connections.add(connection)
-        if self._sweeping is None:
-            self._sweeping = asyncio.get_running_loop().call_later(1.0, self.sweep)
-
-    async def drain(self, grace: float) -> None:
-        """Answer requests in progress, accept no more, and close. Close the listeners before."""
-        self.draining = True
-        end = asyncio.get_running_loop().time() + grace
-        for connection in [*self.connections]:
-            connection.close_when_idle()
-        while self.connections and asyncio.get_running_loop().time() < end:
-            await asyncio.sleep(0.01)
-        for connection in [*self.connections]:
-            connection.abort()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            self._sweeping = None
 
 
 class HttpProtocol(asyncio.Protocol):
@@ -90,35 +50,37 @@ class HttpProtocol(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._reader = RequestReader(self, self._limits)
         self._transport: asyncio.Transport | None = None
+        self._is_tls = False
         self._owes_continue = False  # a client waits for 100 Continue
         # Whole requests, in order; a rejected one with its response.
         self._waiting: deque[tuple[HttpRequest, HttpResponse | None]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._out: list[bytes] = []
         self._paused = False  # the peer does not read
-        self._unread = 0
         self._stopped = False  # we do not read
         self._ending = False  # after the requests in progress
         self._failed = False  # further input cannot be read
         self._closing = False  # now
-        self._unread_pace = Pace(self._limits.least_rate)
+        self._reading_pace = ReadingPace(self._limits.least_rate)
         self._deadline = self._loop.time() + self._limits.idle_time
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        return self._transport
 
     # From the transport --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        server = self._server
-        if len(server.connections) >= self._limits.connections or server.draining:
-            server.refused += 1
+        if not self._server.joined(self):
             self._transport.abort()
             return
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
         peer = transport.get_extra_info("peername")
         self._reader.peer = peer[0] if isinstance(peer, tuple) else None
-        server.joined(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self._server.left(self)
         self._transport = None
         self._waiting.clear()
         if self._task is not None:
@@ -135,14 +97,15 @@ class HttpProtocol(asyncio.Protocol):
         self._flush()
 
     def eof_received(self) -> bool:
-        """Half-closed: answer the requests so far, then close."""
+        """Half-closed: answer the requests so far, then close. TLS has no half-closed state."""
         self.close_when_idle()
-        return self._busy
+        return self._busy and not self._is_tls
 
     def pause_writing(self) -> None:
         self._paused = True
-        self._unread = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        self._unread_pace.start(self._loop.time(), self._limits.write_time)
+        if self._transport is not None:
+            now, period = self._loop.time(), self._limits.write_time
+            self._reading_pace.start(self._transport, now, period)
         self._read_on()
 
     def resume_writing(self) -> None:
@@ -276,10 +239,7 @@ class HttpProtocol(asyncio.Protocol):
         if transport is None:
             return
         if self._paused:
-            left = transport.get_write_buffer_size()
-            self._unread_pace.moved(max(0, self._unread - left))
-            self._unread = left
-            if self._unread_pace.is_late(now):
+            if self._reading_pace.is_late(transport, now):
                 self._server.cut_off += 1
                 transport.abort()
             return

@@ -17,8 +17,8 @@ from penstock.wires.http.framing import (
     BadMessage,
     check_host,
     check_version,
-    made_up_head,
     request_length,
+    resumed_parser,
 )
 from penstock.wires.http.limits import HttpLimits
 from penstock.wires.http.messages import HttpRequest
@@ -107,12 +107,8 @@ class RequestReader:
         upgrade: int | None = 0
         while upgrade is not None:
             data, upgrade = data[upgrade:], None
-            resumed = _Resumed(self)
-            self._parser = httptools.HttpRequestParser(resumed)
-            if self._length != NONE:
-                self._parser.feed_data(made_up_head(self._length))
-                self._length = NONE
-            resumed.muted = False
+            self._parser = resumed_parser(self, self._length)
+            self._length = NONE
             try:
                 self._parser.feed_data(data)
             except httptools.HttpParserUpgrade as wish:
@@ -212,29 +208,3 @@ class RequestReader:
         body = self._body
         request.body = body if type(body) is bytes else bytes(body)
         self._owner.whole(request)
-
-
-class _Resumed:
-    """Passes on the callbacks of a parser, except those of its made-up head."""
-
-    def __init__(self, reader: RequestReader) -> None:
-        self._reader = reader
-        self.muted = True
-        self.on_body = reader.on_body
-        self.on_message_complete = reader.on_message_complete
-
-    def on_message_begin(self) -> None:
-        if not self.muted:
-            self._reader.on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        if not self.muted:
-            self._reader.on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.muted:
-            self._reader.on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        if not self.muted:
-            self._reader.on_headers_complete()

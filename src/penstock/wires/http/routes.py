@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 
+from penstock.rules.problems import nearest
 from penstock.wires.http.messages import Handler, HttpRequest, HttpResponse, as_error
 
 
@@ -19,7 +20,8 @@ class Routes:
     def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         methods = self._routes.get(request.path)
         if methods is None:
-            return as_error(404, f"nothing at {request.path:.200}")
+            hint = nearest(request.path, self._routes)
+            return as_error(404, f"nothing at {request.path:.200}{hint}")
         handler = methods.get(request.method) or methods.get("*")
         if handler is None:
             allowed = ", ".join(sorted(methods))

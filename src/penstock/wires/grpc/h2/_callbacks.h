@@ -2,7 +2,7 @@
 #ifndef PENSTOCK_CALLBACKS_H
 #define PENSTOCK_CALLBACKS_H
 
-#include "_connection.h"
+#include "_requests.h"
 
 static int flooded(connection *c, const char *why) {
     end_connection(c, NGHTTP2_ENHANCE_YOUR_CALM, why);
@@ -87,6 +87,22 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
+/* For who opens the stream, all but HTTP's and gRPC's own fields. 0 for want of memory. */
+static int keep_metadata(stream *st, const uint8_t *name, size_t name_length,
+                         const uint8_t *value, size_t length) {
+    uint8_t *p;
+    if (name[0] == ':' || IS("te", name, name_length) || IS("content-type", name, name_length) ||
+        (name_length > 5 && memcmp(name, "grpc-", 5) == 0))
+        return 1;
+    if ((p = buffer_room(&st->metadata, name_length + length + 2)) == NULL) return 0;
+    memcpy(p, name, name_length);
+    p[name_length] = 0;
+    if (length > 0) memcpy(p + name_length + 1, value, length);
+    p[name_length + 1 + length] = 0;
+    st->metadata.end += name_length + length + 2;
+    return 1;
+}
+
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
                      size_t name_length, const uint8_t *value, size_t length, uint8_t flags,
                      void *user) {
@@ -114,8 +130,10 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     case 5:
         if (!IS(":path", name, name_length)) break;
         for (int32_t i = 0; i < w->count; i++)
-            if (w->methods[i].length == length && memcmp(w->methods[i].path, value, length) == 0)
+            if (w->methods[i].length == length && memcmp(w->methods[i].path, value, length) == 0) {
                 st->method = i;
+                st->kind = (uint8_t)w->methods[i].kind;
+            }
         break;
     case 7:
         if (IS(":method", name, name_length) && IS("POST", value, length)) st->head |= POST;
@@ -132,6 +150,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
         if (IS("grpc-encoding", name, name_length) && !IS("identity", value, length))
             st->head |= ENCODED;
     }
+    if (st->kind == BIDI && !keep_metadata(st, name, name_length, value, length))
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     return 0;
 }
 
@@ -151,6 +171,11 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     connection *c = user;
     stream *st;
     if (frame->hd.type == NGHTTP2_SETTINGS) c->greeted = 1;
+    if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) && c->ping_sent &&
+        memcmp(frame->ping.opaque_data, c->ping, sizeof c->ping) == 0) {
+        c->ping_sent = 0;
+        c->ping_answered = 1;
+    }
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) return 0;
     st = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     if (st == NULL) return 0;
@@ -190,10 +215,14 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *u
     if (st->after == NULL) c->last = st->before;
     else st->after->before = st->before;
     c->open--;
+    if (st->counted) {
+        c->bidi--;
+        c->wire->bidi--;
+    }
     c->used = c->now;
     c->held -= buffer_length(&st->in) + buffer_length(&st->out);
     st->closed = 1;
-    if (st->told) enqueue(c, st);
+    if (st->async_call) enqueue(c, st);
     if (!st->queued) stream_recycle(c->wire, st);
     return 0;
 }

@@ -35,7 +35,9 @@ typedef struct {
 
     uint32_t max_streams, header_bytes, header_count, continuations;
     size_t message_bytes, held_bytes, room;
-    rate resets, controls;
+    size_t bidi_streams, bidi_total, bidi_message_bytes, bidi_queue_bytes;
+    size_t bidi; /* open now */
+    rate resets, controls, bidi_messages;
     int64_t request_time, stall_time;
 
     uint64_t streams, messages, reset, refused, floods, slow; /* counted since the start */
@@ -47,12 +49,14 @@ typedef struct {
     stream *first, *last;     /* owned: all that nghttp2 knows, oldest first */
     stream *queue, *queue_last; /* for Python; owns those of it that are closed */
     size_t held;              /* bytes in the buffers of all streams */
-    size_t open;
-    int64_t now, resets_at, controls_at;
+    size_t open, bidi;
+    int64_t now, resets_at, controls_at, bidi_messages_at;
     int64_t used;       /* when a stream was last opened or closed */
     recent recent;
     frames frames;
     uint32_t continued; /* CONTINUATION frames of the header block that is coming */
+    uint8_t ping[8];    /* the PING of which Python must hear when it is answered */
+    int ping_sent, ping_answered;
     int greeted;        /* the peer's SETTINGS have come */
     int ended;          /* no more is read; one GOAWAY is left to be sent */
     int foreign;        /* because what came is not HTTP/2 */
@@ -76,6 +80,7 @@ static stream *stream_new(wire *w) {
 static void stream_delete(stream *st) {
     free(st->in.data);
     free(st->out.data);
+    free(st->metadata.data);
     free(st->text);
     free(st);
 }
@@ -88,6 +93,7 @@ static void stream_recycle(wire *w, stream *st) {
     buffer_clear(&st->in);
     buffer_clear(&st->out);
     buffer in = st->in, out = st->out;
+    free(st->metadata.data);
     free(st->text);
     memset(st, 0, sizeof *st);
     st->in = in;
@@ -162,9 +168,14 @@ static size_t trailers(nghttp2_nv *nv, int status, const char *text, size_t n) {
     return 2;
 }
 
-static void reset_stream(connection *c, stream *st, uint32_t code) {
+static void ending(connection *c, stream *st) {
     st->state = ENDING;
     drop_input(c, st);
+    if (st->kind == BIDI && st->async_call) enqueue(c, st);
+}
+
+static void reset_stream(connection *c, stream *st, uint32_t code) {
+    ending(c, st);
     nghttp2_submit_rst_stream(c->session, NGHTTP2_FLAG_NONE, st->id, code);
 }
 
@@ -182,11 +193,17 @@ static void resume(connection *c, stream *st) {
         reset_stream(c, st, NGHTTP2_INTERNAL_ERROR);
 }
 
+/* What is still to be sent will never be. */
+static void abandon(connection *c, stream *st, uint32_t code) {
+    c->held -= buffer_length(&st->out);
+    buffer_clear(&st->out);
+    reset_stream(c, st, code);
+}
+
 /* End a stream with this status, after what is still to be sent. */
 static void end_stream(connection *c, stream *st, int status, const char *text, size_t n) {
     if (st->state == ENDING) return;
-    st->state = ENDING;
-    drop_input(c, st);
+    ending(c, st);
     if (!st->head_sent) {
         nghttp2_nv nv[5];
         memcpy(nv, ANSWER, sizeof ANSWER);
@@ -223,6 +240,11 @@ static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t
         st->waits = 0;
         enqueue(c, st);
     }
+    if (st->kind == BIDI) {
+        st->out_since = c->now; /* slowly is fast enough, for so long a stream */
+        buffer_shrink(&st->out);
+        if (st->confirming && buffer_length(&st->out) == 0) enqueue(c, st);
+    }
     if (buffer_length(&st->out) > 0) return (ssize_t)n;
     if (st->state == ENDING) {
         nghttp2_nv nv[2];
@@ -255,75 +277,6 @@ static void send_message(connection *c, stream *st, const uint8_t *data, size_t 
     if (last) st->state = ENDING;
     if (st->head_sent) resume(c, st);
     else submit(c, st, ANSWER, 2, &body);
-}
-
-/* ---- Requests ---- */
-
-static void head_done(connection *c, stream *st) {
-    st->state = BODY;
-    if (st->head & TOO_MUCH) {
-        REFUSE(c, st, 8, "the header fields are too large or too many");
-    } else if (!(st->head & POST) || !(st->head & GRPC)) {
-        c->wire->refused++;
-        st->state = ENDING;
-        submit(c, st, st->head & POST ? NOT_GRPC : NOT_POST, 2, NULL);
-    } else if (st->method < 0) {
-        REFUSE(c, st, 12, "there is no such method here");
-    } else if (st->head & BAD_TIMEOUT) {
-        REFUSE(c, st, 13, "grpc-timeout cannot be read");
-    } else {
-        st->kind = (uint8_t)c->wire->methods[st->method].kind;
-    }
-}
-
-/* Whether the message at the front can be read at all; refused if not. */
-static int check_message(connection *c, stream *st) {
-    uint8_t flag = st->in.data[st->in.start];
-    if (flag == 0) return 1;
-    if (flag > 1) REFUSE(c, st, 13, "the first byte of a message is 0 or 1");
-    else if (st->head & ENCODED) REFUSE(c, st, 12, "compressed messages are not supported");
-    else REFUSE(c, st, 13, "a message is compressed, but grpc-encoding does not say how");
-    return 0;
-}
-
-/* The peer has sent all it had. */
-static void body_done(connection *c, stream *st) {
-    st->remote_done = 1;
-    if (st->state != BODY) return;
-    if (st->kind != EACH) {
-        if (!has_message(&st->in)) {
-            REFUSE(c, st, 13, "the message is missing or not complete");
-            return;
-        }
-        if (!check_message(c, st)) return;
-    }
-    enqueue(c, st);
-}
-
-static void add_body(connection *c, stream *st, const uint8_t *data, size_t n, int more) {
-    if (c->held + n > c->wire->held_bytes) {
-        REFUSE(c, st, 8, "too much has been sent at once on this connection");
-        return;
-    }
-    if (buffer_length(&st->in) == 0 && st->kind == EACH) st->since = c->now;
-    if (buffer_add(&st->in, data, n) != 0) {
-        reset_stream(c, st, NGHTTP2_INTERNAL_ERROR);
-        return;
-    }
-    c->held += n;
-    size_t have = buffer_length(&st->in);
-    if (have >= PREFIX && declared(&st->in) > c->wire->message_bytes) {
-        REFUSE(c, st, 8, "the message is too large");
-        return;
-    }
-    if (st->kind == EACH) {
-        st->unconsumed += n;
-        enqueue(c, st);
-        return;
-    }
-    if (have >= PREFIX && have - PREFIX > declared(&st->in))
-        REFUSE(c, st, 13, "this method takes one message, and more than one came");
-    else if (more) nghttp2_session_consume_stream(c->session, st->id, n);
 }
 
 #endif

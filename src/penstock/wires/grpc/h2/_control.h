@@ -67,7 +67,8 @@ static void connection_close(connection *c) {
         stream_recycle(c->wire, st);
     }
     c->last = NULL;
-    c->held = c->open = 0;
+    c->wire->bidi -= c->bidi;
+    c->held = c->open = c->bidi = 0;
 }
 
 static void receive(connection *c, const uint8_t *data, size_t n) {
@@ -163,14 +164,23 @@ static size_t connection_pull(connection *c) {
     return c->ended ? total + farewell(c, w->scratch + total) : total;
 }
 
+/* Whether the peer has begun something that it has to go on with. */
+static int is_coming(const stream *st) {
+    if (st->state == HEAD) return 1;
+    if (st->state != BODY || st->remote_done) return 0;
+    if (st->kind == BIDI) return buffer_length(&st->in) > 0 && !has_message(&st->in);
+    return !st->async_call && !st->waits && (st->kind != EACH || buffer_length(&st->in) > 0);
+}
+
 /* What has taken too long to come is refused; what the peer does not take is dropped. */
 static void connection_sweep(connection *c) {
     wire *w = c->wire;
     for (stream *st = c->first; st != NULL; st = st->after) {
-        int coming = st->state == HEAD ||
-                     (st->state == BODY && !st->remote_done && !st->told && !st->waits &&
-                      (st->kind != EACH || buffer_length(&st->in) > 0));
-        if (coming && c->now - st->since > w->request_time) {
+        if (st->over_rate) {
+            st->over_rate = 0;
+            enqueue(c, st);
+        }
+        if (is_coming(st) && c->now - st->since > w->request_time) {
             w->slow++;
             if (st->state == HEAD) {
                 end_connection(c, NGHTTP2_ENHANCE_YOUR_CALM, "header fields took too long");
@@ -182,9 +192,7 @@ static void connection_sweep(connection *c) {
             end_stream(c, st, 4, NULL, 0);
         if (buffer_length(&st->out) > 0 && c->now - st->out_since > w->stall_time) {
             w->slow++;
-            c->held -= buffer_length(&st->out);
-            buffer_clear(&st->out);
-            reset_stream(c, st, NGHTTP2_CANCEL);
+            abandon(c, st, st->kind == BIDI ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_CANCEL);
         }
     }
 }
@@ -194,10 +202,11 @@ static inline int connection_done(connection *c) {
     return !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);
 }
 
-/* EACH, when no whole message is left: the peer may send more, or all is done. */
-static void each_rest(connection *c, stream *st) {
+/* EACH, BIDI: when no whole message is left, the peer may send more, or all is done. */
+static void streamed_rest(connection *c, stream *st) {
     size_t rest = buffer_length(&st->in);
-    if (rest >= PREFIX && declared(&st->in) > c->wire->message_bytes) {
+    if (st->kind == BIDI) buffer_shrink(&st->in);
+    if (rest >= PREFIX && declared(&st->in) > most_bytes(c, st)) {
         REFUSE(c, st, 8, "the message is too large");
     } else if (st->remote_done) {
         if (rest > 0) REFUSE(c, st, 13, "the last message is not complete");
@@ -205,8 +214,35 @@ static void each_rest(connection *c, stream *st) {
     } else if (st->unconsumed > 0) {
         nghttp2_session_consume_stream(c->session, st->id, st->unconsumed);
         st->unconsumed = 0;
-        st->since = c->now;
+        if (st->kind == EACH) st->since = c->now;
     }
+}
+
+/* BIDI: a message to the peer. One that does not read makes us keep so much, and no more. */
+static void bidi_send(connection *c, stream *st, const uint8_t *data, size_t n) {
+    wire *w = c->wire;
+    size_t size = n + PREFIX;
+    if (st->state == ENDING) return;
+    if (buffer_length(&st->out) + size > w->bidi_queue_bytes || c->held + size > w->held_bytes) {
+        w->slow++;
+        abandon(c, st, NGHTTP2_ENHANCE_YOUR_CALM); /* gRPC's RESOURCE_EXHAUSTED */
+        return;
+    }
+    send_message(c, st, data, n, 0);
+}
+
+/* BIDI: Python is to hear when all that was to be sent until now has left this connection. */
+static int bidi_confirm(connection *c, stream *st) {
+    if (st->state == ENDING) return 0;
+    st->confirming = 1;
+    if (buffer_length(&st->out) == 0) enqueue(c, st);
+    return 1;
+}
+
+/* A PING behind all that was written: its answer proves that the peer has read that. */
+static void send_ping(connection *c, const uint8_t *opaque) {
+    memcpy(c->ping, opaque, sizeof c->ping);
+    c->ping_sent = nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, opaque) == 0;
 }
 
 #endif

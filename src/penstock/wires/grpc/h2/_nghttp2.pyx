@@ -1,10 +1,10 @@
 """gRPC on one HTTP/2 connection: bytes in, calls, bytes out. No sockets, no event loop.
 
-`Wire` is what all connections of a server share: methods, limits, spare memory. `Session` is
-one connection. What nghttp2 calls back is C that knows no Python (``_stream.h``); it puts
-streams that need a method called in a queue. `Session.run` works the queue off once nghttp2
-has returned, so a method may do what it likes, even close the connection it came by: after
-every call into Python the stream is looked up again by its number, which is never reused.
+`Wire` holds what all connections of a server share: methods, limits, spare memory. `Session` is
+one connection. The callbacks of nghttp2 are plain C (``_stream.h``): they put streams whose
+method is to be called in a queue. `Session.run` processes the queue after nghttp2 has returned,
+so a method may even close its own connection: after every call into Python the stream is looked
+up again by its number, which is never reused.
 """
 
 cimport cython
@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 import logging
@@ -23,6 +23,7 @@ cdef object log = logging.getLogger("penstock.server")
 cdef int64_t SECOND = 1_000_000_000
 cdef enum:
     FRAME = 64  # bytes: what a frame that waits in nghttp2 may take
+    TURN = 100  # messages of bidirectional streams in a row, before other connections have a turn
 
 
 cdef rate a_rate(int64_t per_second, int64_t burst) noexcept:
@@ -42,7 +43,10 @@ cdef class Wire:
 
     def __cinit__(self, methods, limits):
         memset(&self.w, 0, sizeof(wire))
-        kinds = [(methods.unary, UNARY), (methods.each, EACH), (methods.watch, WATCH)]
+        kinds = [
+            (methods.unary, UNARY), (methods.each, EACH), (methods.watch, WATCH),
+            (methods.bidi, BIDI),
+        ]
         rows = [
             (path.encode("ascii"), kind, handler)
             for mapping, kind in kinds
@@ -68,6 +72,12 @@ cdef class Wire:
         self.w.room = limits.stream_bytes
         self.w.resets = a_rate(limits.resets_per_second, limits.resets_burst)
         self.w.controls = a_rate(limits.controls_per_second, limits.controls_burst)
+        self.w.bidi_streams = limits.bidi_streams
+        self.w.bidi_total = limits.bidi_streams_total
+        self.w.bidi_message_bytes = limits.bidi_message_bytes
+        self.w.bidi_queue_bytes = limits.bidi_queue_bytes
+        self.w.bidi_messages = a_rate(
+            limits.bidi_messages_per_second, limits.bidi_messages_burst)
         self.w.request_time = <int64_t> (limits.request_seconds * SECOND)
         self.w.stall_time = <int64_t> (limits.stall_seconds * SECOND)
         if wire_open(&self.w) != 0:
@@ -77,7 +87,7 @@ cdef class Wire:
         wire_close(&self.w)
 
     def counts(self):
-        """What happened since the start, by name."""
+        """Counts since the start, by name."""
         return {
             "streams": self.w.streams,
             "messages": self.w.messages,
@@ -87,19 +97,26 @@ cdef class Wire:
             "slow": self.w.slow,
         }
 
+    @property
+    def bidi_streams(self):
+        """How many bidirectional streams are open now."""
+        return self.w.bidi
+
 
 @cython.final
 cdef class Session:
-    """One connection. Whoever owns it passes bytes in and out, and lets calls take their time.
+    """One connection. Its owner passes bytes in and out, and runs the asynchronous calls.
 
-    ``calls`` has ``begin(stream, kind, result, timeout)`` for what a method gave that is not
-    bytes, ``gone(stream)`` when nobody waits for it any more, and ``room(stream)``.
+    ``calls`` has ``begin(stream, kind, result, timeout)`` for a method that returned something
+    other than bytes, ``gone(stream)`` when its caller no longer waits, and ``room(stream)``.
+    ``calls.bidi`` has the bidirectional streams.
     """
 
     cdef connection c    # owned; gone when c.session is NULL
     cdef Wire wire       # outlives c, which borrows from it
     cdef object calls
     cdef bint running
+    cdef int turn        # messages of bidirectional streams that may still come now
 
     def __cinit__(self, Wire wire not None, calls):
         memset(&self.c, 0, sizeof(connection))
@@ -112,13 +129,13 @@ cdef class Session:
         self.close()
 
     cpdef close(self):
-        """Free all. Anything may still be called, and does nothing."""
+        """Free everything. Later calls of any method do nothing."""
         if self.c.session != NULL:
             connection_close(&self.c)
         self.calls = None
 
     def feed(self, bytes data not None, int64_t now):
-        """Take what came from the peer, and call the methods of requests that are complete."""
+        """Read received data, and call the methods of complete requests."""
         if self.c.session == NULL:
             return
         self.c.now = now
@@ -127,21 +144,21 @@ cdef class Session:
         self.run()
 
     def pending(self):
-        """What is to be sent, some 64 KB of it; empty if that is all for now."""
+        """Data to be sent, about 64 KB at most; empty if there is none."""
         if self.c.session == NULL:
             return b""
         cdef size_t n = connection_pull(&self.c)
         return PyBytes_FromStringAndSize(<char*> self.wire.w.scratch, <Py_ssize_t> n)
 
     def tend(self):
-        """Go on with streams for which sending has made room. Whether there were any."""
+        """Continue with streams that may send again. Returns whether there were any."""
         if self.c.session == NULL or self.c.ended or self.c.queue == NULL or self.running:
             return False
         self.run()
         return True
 
     def sweep(self, int64_t now):
-        """Refuse what takes too long, in both directions."""
+        """End streams that are too slow, in either direction."""
         if self.c.session != NULL:
             self.c.now = now
             connection_sweep(&self.c)
@@ -149,21 +166,31 @@ cdef class Session:
     cdef int run(self) except -1:
         cdef stream* st
         cdef int32_t id
-        cdef bint told
+        cdef int kind
+        cdef bint async_call
         if self.running:
             return 0
         self.running = True
+        self.turn = TURN
         try:
+            if self.c.ping_answered:
+                self.c.ping_answered = 0
+                self.calls.bidi.answered()
             while self.c.session != NULL and not self.c.ended:
                 st = dequeue(&self.c)
                 if st == NULL:
                     break
                 if st.closed:
                     id = st.id
-                    told = st.told
+                    kind = st.kind
+                    async_call = st.async_call
                     stream_recycle(&self.wire.w, st)
-                    if told:
+                    if async_call and kind == BIDI:
+                        self.calls.bidi.over(id)
+                    elif async_call:
                         self.calls.gone(id)
+                elif st.kind == BIDI:
+                    self.do_bidi(st)
                 elif st.kind == EACH:
                     self.do_each(st)
                 elif st.state == BODY:
@@ -198,7 +225,7 @@ cdef class Session:
         cdef int32_t id = st.id
         cdef uint32_t n
         cdef PyObject* handler = <PyObject*> PyTuple_GET_ITEM(self.wire.handlers, st.method)
-        while st.state == BODY and not st.told and has_message(&st.into):
+        while st.state == BODY and not st.async_call and has_message(&st.into):
             if buffer_length(&st.out) > self.wire.w.room:
                 st.waits = True
                 return 0
@@ -223,17 +250,75 @@ cdef class Session:
             st = stream_find(&self.c, id)
             if st == NULL:
                 return 0
-        if st.state == BODY and not st.told:
-            each_rest(&self.c, st)
+        if st.state == BODY and not st.async_call:
+            streamed_rest(&self.c, st)
         return 0
+
+    cdef int do_bidi(self, stream* st) except -1:
+        cdef int32_t id = st.id
+        cdef uint32_t n
+        if st.state == BODY and not st.async_call:
+            st = self.open_bidi(st)
+        while st != NULL and st.state == BODY and has_message(&st.into):
+            if self.turn == 0:
+                self.calls.bidi.later(id)
+                return 0
+            if not take_token(&self.c.bidi_messages_at, &self.wire.w.bidi_messages, self.c.now):
+                st.over_rate = True
+                return 0
+            if not check_message(&self.c, st):
+                break
+            self.turn -= 1
+            n = declared(&st.into)
+            message = PyBytes_FromStringAndSize(
+                <char*> st.into.data + st.into.start + PREFIX, n)
+            buffer_take(&st.into, PREFIX + n)
+            self.c.held -= PREFIX + n
+            st.since = self.c.now
+            self.wire.w.messages += 1
+            try:
+                self.calls.bidi.receive(id, message)
+            except BaseException as error:
+                self.fail(id, error)
+            st = self.find(id)
+        if st == NULL:
+            return 0
+        if st.state == ENDING:
+            if st.async_call:
+                st.async_call = False
+                self.calls.bidi.over(id)
+            return 0
+        streamed_rest(&self.c, st)
+        if st.confirming and buffer_length(&st.out) == 0:
+            st.confirming = False
+            self.calls.bidi.written(id)
+        return 0
+
+    cdef stream* open_bidi(self, stream* st) except? NULL:
+        """The stream, or NULL if it is gone."""
+        cdef int32_t id = st.id
+        cdef PyObject* handler = <PyObject*> PyTuple_GET_ITEM(self.wire.handlers, st.method)
+        cdef bytes fields = PyBytes_FromStringAndSize(
+            <char*> st.metadata.data, <Py_ssize_t> st.metadata.end)
+        free(st.metadata.data)
+        memset(&st.metadata, 0, sizeof(buffer))
+        st.async_call = True
+        try:
+            self.calls.bidi.open(id, <object> handler, fields)
+        except BaseException as error:
+            st = self.find(id)
+            if st != NULL:
+                st.async_call = False
+            self.fail(id, error)
+        return self.find(id)
 
     cdef int begin(self, int32_t id, int kind, object result, int64_t timeout) except -1:
         cdef stream* st = self.find(id)
         if st == NULL:
             if hasattr(result, "close"):
-                result.close()  # a coroutine that nobody will wait for
+                result.close()  # a coroutine that nobody will await
             return 0
-        st.told = True
+        st.async_call = True
         if timeout >= 0:
             timeout = max(0, timeout - (self.c.now - st.born))
         self.calls.begin(id, kind, result, timeout)
@@ -250,23 +335,23 @@ cdef class Session:
         return 0
 
     def answer(self, int32_t id, message):
-        """A call that took its time has this to say."""
+        """Send the response of an asynchronous call."""
         if type(message) is not bytes:
-            self.fail(id, TypeError(f"a method answers with bytes, not with {message!r:.80}"))
+            self.fail(id, TypeError(f"a method must return bytes, not {message!r:.80}"))
             return
         cdef stream* st = self.find(id)
         if st == NULL:
             return
-        st.told = False
+        st.async_call = False
         self.reply(id, <bytes> message, st.kind == UNARY)
         if st.kind == EACH:
             enqueue(&self.c, st)
             self.run()
 
     def send(self, int32_t id, message):
-        """One more message of a watch. Whether to go on; else `calls.room` will say when."""
+        """Send a message of a watch. Returns whether to continue, or to wait for `calls.room`."""
         if type(message) is not bytes:
-            raise TypeError(f"a method answers with bytes, not with {message!r:.80}")
+            raise TypeError(f"a method must return bytes, not {message!r:.80}")
         cdef stream* st = self.find(id)
         if st == NULL:
             return False
@@ -275,16 +360,37 @@ cdef class Session:
         return not st.waits
 
     cpdef end(self, int32_t id, int code, message):
-        """This is how a call ends."""
+        """End a call with a status."""
         cdef stream* st = self.find(id)
         if st == NULL:
             return
         cdef bytes text = percent_encoded(message)
-        st.told = False
+        if st.kind != BIDI:  # which hears in `run` that it is over
+            st.async_call = False
         end_stream(&self.c, st, code, PyBytes_AS_STRING(text), <size_t> PyBytes_GET_SIZE(text))
 
+    def push(self, int32_t id, message):
+        """Queue a message of a bidirectional stream."""
+        if type(message) is not bytes:
+            raise TypeError(f"a message must be bytes, not {message!r:.80}")
+        cdef stream* st = self.find(id)
+        if st != NULL and not self.c.ended:
+            bidi_send(&self.c, st, <const uint8_t*> PyBytes_AS_STRING(message),
+                      <size_t> PyBytes_GET_SIZE(message))
+
+    def confirm(self, int32_t id):
+        """Call `calls.bidi.written` when all that was pushed is written. False: it never is."""
+        cdef stream* st = self.find(id)
+        return st != NULL and not self.c.ended and bidi_confirm(&self.c, st)
+
+    def go_on(self, int32_t id):
+        """Continue with a bidirectional stream for which `calls.bidi.later` was called."""
+        cdef stream* st = self.find(id)
+        if st != NULL:
+            enqueue(&self.c, st)
+
     cpdef fail(self, int32_t id, error):
-        """A call ends with this exception; what is not meant for the peer goes to the log."""
+        """End a call with an exception. Unexpected ones are logged, not sent to the peer."""
         if isinstance(error, GrpcError):
             self.end(id, error.code, error.message)
             return
@@ -297,13 +403,18 @@ cdef class Session:
         if self.c.session != NULL:
             nghttp2_submit_ping(self.c.session, NGHTTP2_FLAG_NONE, NULL)
 
+    def ask(self, bytes opaque not None):
+        """Send a PING with these 8 bytes, and call `calls.bidi.answered` when it is answered."""
+        if self.c.session != NULL and PyBytes_GET_SIZE(opaque) == 8:
+            send_ping(&self.c, <const uint8_t*> PyBytes_AS_STRING(opaque))
+
     def warn(self):
-        """Tell the peer to go elsewhere with new requests; those under way are still taken."""
+        """Ask the peer to open another connection; requests in flight are still accepted."""
         if self.c.session != NULL:
             nghttp2_submit_shutdown_notice(self.c.session)
 
     def leave(self):
-        """Take no more requests. `done` when those that are open have been answered."""
+        """Accept no more requests. `done` is true when the open ones are answered."""
         if self.c.session != NULL:
             nghttp2_submit_goaway(
                 self.c.session, NGHTTP2_FLAG_NONE,
@@ -311,12 +422,12 @@ cdef class Session:
 
     @property
     def done(self):
-        """Nothing is left to be read or sent."""
+        """Whether nothing is left to be read or sent."""
         return self.c.session == NULL or connection_done(&self.c)
 
     @property
     def greeted(self):
-        """Whether the peer has shown that it speaks HTTP/2."""
+        """Whether the HTTP/2 preface was received."""
         return self.c.session != NULL and self.c.greeted != 0
 
     @property
@@ -326,22 +437,22 @@ cdef class Session:
 
     @property
     def open(self):
-        """Streams that are open."""
+        """The number of open streams."""
         return self.c.open
 
     @property
     def backlog(self):
-        """Bytes that wait here, about."""
+        """About how many bytes are buffered."""
         if self.c.session == NULL:
             return 0
         return self.c.held + FRAME * nghttp2_session_get_outbound_queue_size(self.c.session)
 
     @property
     def why(self):
-        """What ended the connection before its time, or None."""
+        """Why the connection was ended early, or None."""
         return self.c.why.decode() if self.c.ended else None
 
     @property
     def foreign(self):
-        """Whether what came first was not HTTP/2."""
+        """Whether the peer does not speak HTTP/2."""
         return self.c.ended != 0 and self.c.foreign != 0

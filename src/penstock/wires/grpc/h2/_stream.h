@@ -69,9 +69,26 @@ static void buffer_clear(buffer *b) {
     b->start = b->end = 0;
 }
 
+/* Give back what one large message took: a stream that lives for days must not keep it. */
+static void buffer_shrink(buffer *b) {
+    size_t used = buffer_length(b), size = used * 2 > KEPT_SIZE ? used * 2 : KEPT_SIZE;
+    if (b->size <= KEPT_SIZE || used > b->size / 4) return;
+    if (used == 0) {
+        buffer_clear(b);
+        return;
+    }
+    memmove(b->data, b->data + b->start, used);
+    b->start = 0;
+    b->end = used;
+    uint8_t *data = realloc(b->data, size);
+    if (data == NULL) return;
+    b->data = data;
+    b->size = size;
+}
+
 /* ---- A stream ---- */
 
-enum kind { UNARY, EACH, WATCH };
+enum kind { UNARY, EACH, WATCH, BIDI };
 
 enum state {
     HEAD,   /* its header fields are coming */
@@ -90,19 +107,23 @@ typedef struct stream {
     uint8_t kind, state, head;
     uint8_t queued;      /* is in the queue for Python */
     uint8_t closed;      /* is out of nghttp2 and only in the queue */
-    uint8_t told;        /* Python has a call for it, and must hear when it is gone */
+    uint8_t async_call;  /* Python has a call for it, and must hear when it is gone; BIDI: over */
     uint8_t remote_done; /* the peer has sent all it had */
     uint8_t head_sent;   /* the answer has begun */
     uint8_t deferred;    /* nghttp2 waits for us to have more to send */
     uint8_t waits;       /* EACH, WATCH: goes on when what is to be sent has become less */
+    uint8_t counted;     /* BIDI: is one of those that the connection has open */
+    uint8_t confirming;  /* BIDI: Python must hear when all that is to be sent is written */
+    uint8_t over_rate;   /* BIDI: goes on with the next sweep */
     uint64_t fields;     /* header fields, and the bytes of them */
     uint64_t field_bytes;
-    size_t unconsumed;   /* EACH: bytes that the peer's window has not got back */
+    size_t unconsumed;   /* EACH, BIDI: bytes that the peer's window has not got back */
     int64_t timeout;     /* nanoseconds that the caller gives us, or -1 */
     int64_t born;        /* when it was opened */
     int64_t since;       /* HEAD, BODY: when what is coming began to come */
     int64_t out_since;   /* when something began to wait for being sent */
     buffer in, out;
+    buffer metadata; /* BIDI, until it is opened: names and values, each with a 0 behind it */
     int status;      /* ENDING: what the trailers say */
     char *text;      /* owned: the same in words, or NULL */
     size_t text_length;
@@ -131,6 +152,9 @@ static int add_message(buffer *b, const uint8_t *data, size_t n) {
     b->end += n + PREFIX;
     return 0;
 }
+
+/* Whether any number of messages comes. */
+static inline int is_streamed(const stream *st) { return st->kind == EACH || st->kind == BIDI; }
 
 /* ---- What the head of a request says ---- */
 

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.durations import SECOND
 from penstock.service.grpc_status import CANCELLED, DEADLINE_EXCEEDED, OK, UNAVAILABLE
 from penstock.wires.grpc.h2._nghttp2 import Session
+from penstock.wires.grpc.h2.bidi import BidiStreams
 
 WATCH = 2  # as in _stream.h
 LONGEST_TIMER = 24 * 3600 * SECOND  # a longer deadline counts as none
@@ -20,8 +21,9 @@ class Calls:
     ``changed`` is called when a response is ready to be sent.
     """
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, changed: Callable[[], None], bidi: BidiStreams) -> None:
         self._changed = changed
+        self.bidi = bidi
         self._loop = asyncio.get_running_loop()
         self._open: dict[int, tuple[asyncio.Future[Any], asyncio.TimerHandle | None]] = {}
         self._room: dict[int, asyncio.Future[None]] = {}

@@ -41,6 +41,26 @@ class Limits:
     queued_bytes: int = 256 * KB
     """Waiting to be sent to a peer that does not read, before we stop reading from it."""
 
+    bidi_streams: int = 100
+    """Bidirectional streams, which stay open, at a time on a connection. An Envoy has one for each
+    domain."""
+
+    bidi_streams_total: int = 10_000
+    """The same on all connections together."""
+
+    bidi_message_bytes: int = 4 * MB
+    """Of one message on a bidirectional stream. Envoy reports all buckets in one message, of about
+    41 bytes each."""
+
+    bidi_queue_bytes: int = 8 * MB
+    """Waiting to be sent on a bidirectional stream; beyond that it is reset. The answer to a report
+    has about twice its size."""
+
+    bidi_messages_per_second: int = 1_000
+    bidi_messages_burst: int = 10_000
+    """Messages on the bidirectional streams of a connection; further ones have to wait. Envoy sends
+    one for each new bucket, and one every five seconds."""
+
     resets_per_second: int = 500
     resets_burst: int = 2_000
     """Streams that a peer resets, or makes us reset. A gateway with a time-out of 20 ms resets

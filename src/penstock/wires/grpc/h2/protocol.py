@@ -9,14 +9,14 @@ read, or are idle.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
+from penstock.clock import Clock
 from penstock.durations import SECOND
-from penstock.wires.grpc.h2._nghttp2 import Session
+from penstock.wires.grpc.h2._nghttp2 import Session, Wire
+from penstock.wires.grpc.h2.bidi import BidiStreams
 from penstock.wires.grpc.h2.calls import Calls
-
-if TYPE_CHECKING:
-    from penstock.wires.grpc.h2.server import H2Server
+from penstock.wires.grpc.h2.limits import Limits
 
 TICK = 1.0  # seconds
 FULL = 64 * 1024  # the most that the session returns at once
@@ -29,10 +29,22 @@ HTTP_1_ANSWER = (
 )
 
 
+class Server(Protocol):
+    """What the connections of a server share. ``slow`` counts the peers that were too slow."""
+
+    limits: Limits
+    clock: Clock
+    wire: Wire
+    slow: int
+
+    def enter(self, protocol: H2Protocol) -> bool: ...
+    def left(self, protocol: H2Protocol) -> None: ...
+
+
 class H2Protocol(asyncio.Protocol):
     """Created by `H2Server.factory` for every connection."""
 
-    def __init__(self, server: H2Server) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
         self._limits = server.limits
         self._now = server.clock.now
@@ -88,6 +100,7 @@ class H2Protocol(asyncio.Protocol):
             self._timer.cancel()
         if self._calls is not None:
             self._calls.close()
+            self._calls.bidi.close()
         if self._session is not None:
             self._session.close()
         self._session = self._calls = None
@@ -97,9 +110,11 @@ class H2Protocol(asyncio.Protocol):
     # Reading and writing
 
     def _begin(self) -> Session:
-        self._calls = Calls(self._flush_soon)
-        self._session = self._calls.session = Session(self._server.wire, self._calls)
-        return self._session
+        bidi = BidiStreams(self._transport, self._flush_soon, self._now)
+        self._calls = Calls(self._flush_soon, bidi)
+        session = Session(self._server.wire, self._calls)
+        self._session = self._calls.session = bidi.session = session
+        return session
 
     def flush(self) -> None:
         """Send pending data, as far as the transport accepts it."""
@@ -175,6 +190,8 @@ class H2Protocol(asyncio.Protocol):
             self._close()
         else:
             self._session.warn()
+            if self._calls is not None:
+                self._calls.bidi.leave()
             self.flush()
 
     def leave(self) -> None:
@@ -211,22 +228,14 @@ class H2Protocol(asyncio.Protocol):
             if now >= self._gone_by:
                 self._transport.abort()
             return
-        if session is None or not session.greeted:
-            if self._is_over(self._born, limits.handshake_seconds, now):
-                self._server.slow += 1
-                self._transport.abort()
+        if self._is_late(now):
+            self._server.slow += 1
+            self._transport.abort()
             return
-        if self._full_since:
-            if self._is_over(self._full_since, limits.stall_seconds, now):
-                self._server.slow += 1
-                self._transport.abort()
-                return
-        elif self._heard < self._pinged:
-            if self._is_over(self._pinged, limits.keepalive_timeout, now):
-                self._server.slow += 1
-                self._transport.abort()
-                return
-        elif self._is_over(self._heard, limits.keepalive_seconds, now):
+        if session is None or not session.greeted:
+            return
+        silent = not self._full_since and self._heard >= self._pinged
+        if silent and self._is_over(self._heard, limits.keepalive_seconds, now):
             self._pinged = now
             session.ping()
         session.sweep(now)
@@ -238,6 +247,19 @@ class H2Protocol(asyncio.Protocol):
             self._idle_ticks = 1
             session.warn()
         self.flush()
+
+    def _is_late(self, now: int) -> bool:
+        """Whether the peer has not sent a preface, does not read, or does not answer a PING."""
+        limits = self._limits
+        if self._session is None or not self._session.greeted:
+            return self._is_over(self._born, limits.handshake_seconds, now)
+        if self._full_since:
+            return self._is_over(self._full_since, limits.stall_seconds, now)
+        asked = 0 if self._calls is None else self._calls.bidi.asked
+        if asked and self._is_over(asked, limits.keepalive_timeout, now):
+            return True
+        waits = self._heard < self._pinged
+        return waits and self._is_over(self._pinged, limits.keepalive_timeout, now)
 
     @staticmethod
     def _is_over(since: int, seconds: float, now: int) -> bool:

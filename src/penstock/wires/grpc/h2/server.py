@@ -55,6 +55,10 @@ class H2Server:
     def open_streams(self) -> int:
         return sum(protocol.open for protocol in self._protocols)
 
+    @property
+    def open_bidi_streams(self) -> int:
+        return self.wire.bidi_streams
+
     def counts(self) -> dict[str, int]:
         """Counts since the start, for metrics.
 
