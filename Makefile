@@ -25,13 +25,19 @@ help:
 	@tools/environment.sh $(VENV)
 	@mkdir -p .make && touch $@
 
-.make/packages: requirements/ci.lock | .make/venv
-	@echo "setup: packages of requirements/ci.lock"
+# Serving and building need few packages, the tests many.
+.make/serve-packages: requirements/serve.lock | .make/venv
+	@echo "setup: the $$(grep -c == requirements/serve.lock) packages of requirements/serve.lock"
+	@$(PIP) install -r requirements/serve.lock
+	@touch $@
+
+.make/packages: requirements/ci.lock | .make/serve-packages
+	@echo "setup: the $$(grep -c == requirements/ci.lock) packages of requirements/ci.lock, which takes a minute"
 	@$(PIP) install -r requirements/ci.lock
 	@touch $@
 
 .make/bench-packages: requirements/bench.lock | .make/packages
-	@echo "setup: packages of requirements/bench.lock"
+	@echo "setup: the $$(grep -c == requirements/bench.lock) packages of requirements/bench.lock"
 	@$(PIP) install -r requirements/bench.lock
 	@touch $@
 
@@ -39,8 +45,8 @@ help:
 	@tools/nghttp2.sh .make/nghttp2
 	@touch $@
 
-.make/penstock: $(CORE) | .make/packages .make/library
-	@echo "setup: building Penstock"
+.make/penstock: $(CORE) | .make/serve-packages .make/library
+	@echo "setup: building Penstock, which takes about a minute"
 	@find src -name '*.so' -delete
 	@$(PIP) install --no-build-isolation --no-deps -e .
 	@$(BIN)/penstock --version
@@ -52,11 +58,11 @@ serve: .make/penstock
 demo: .make/penstock
 	@$(BIN)/penstock demo
 
-test: .make/penstock
+test: .make/penstock .make/packages
 	@tools/nginx.sh .make/nginx
 	@PATH="$(CURDIR)/.make/nginx:$$PATH" tools/test.sh $(BIN)/pytest $(ARGS)
 
-check: .make/penstock
+check: .make/penstock .make/packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -66,19 +72,24 @@ check: .make/penstock
 bench: .make/penstock .make/bench-packages
 	$(BIN)/python -m benchmarks $(ARGS)
 
-fuzz: .make/penstock
+fuzz: .make/penstock .make/packages
 	$(BIN)/python tests/rules/reading/fuzz.py --minutes 10 $(ARGS)
 	$(BIN)/python tests/wires/grpc/fuzz.py --minutes 10 $(ARGS)
 	$(BIN)/python tests/wires/http/fuzz.py --minutes 10 $(ARGS)
+	$(BIN)/python tests/service/rlqs/fuzz.py --minutes 5 $(ARGS)
+	$(BIN)/python tests/replay/fuzz.py --minutes 10 $(ARGS)
 	PENSTOCK_PURE=1 $(BIN)/python tests/stores/fuzz_mapped.py --minutes 5 $(ARGS)
 	@mkdir -p build
 	tools/asan.sh build/asan $(BIN)/python tests/stores/fuzz_mapped.py --minutes 10 $(ARGS)
 
 # These take longer than a test otherwise may.
-soak: .make/penstock
+soak: .make/penstock .make/packages
 	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q --timeout 0 tests/properties
+	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q --timeout 0 tests/service/rlqs/test_envelope.py tests/running/e2e/test_rlqs_fleet.py
 	PENSTOCK_KILLS=5000 $(BIN)/pytest -q --timeout 0 -s tests/stores/test_shared_processes.py
 	PENSTOCK_KILLS=1000 $(BIN)/pytest -q --timeout 0 -s tests/concurrency/test_slot_processes.py
+	PENSTOCK_LEASE_SECONDS=600 $(BIN)/pytest -q --timeout 0 tests/stores/leased/test_lease_faults.py -k "four or never"
+	PENSTOCK_LEDGER_KILLS=200 $(BIN)/pytest -q --timeout 0 tests/quota/test_kills.py
 	$(BIN)/python tests/running/soak.py --minutes 30
 	PENSTOCK_ROUNDS=1000 $(BIN)/pytest -q --timeout 0 -s tests/concurrency/test_slot_chaos.py
 

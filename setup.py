@@ -26,8 +26,8 @@ REQUIRED = os.environ.get("PENSTOCK_REQUIRE_COMPILED") == "1"
 def core_modules() -> list[str]:
     """The names in penstock/_mode.py, read as text: importing it would need a build."""
     text = (HERE / "src/penstock/_mode.py").read_text()
-    blocks = re.findall(r"^(?:CORE|SERVICE) = \((.*?)\)", text, re.S | re.M)
-    assert len(blocks) == 2, "src/penstock/_mode.py lost its CORE or SERVICE tuple"
+    blocks = re.findall(r"^(?:CORE|SERVICE|REPLAY) = \((.*?)\)", text, re.S | re.M)
+    assert len(blocks) == 3, "src/penstock/_mode.py lost its CORE, SERVICE or REPLAY tuple"
     return re.findall(r'"([\w.]+)"', "".join(blocks))
 
 
@@ -89,6 +89,10 @@ class Build(build_ext):
     ``optional`` says the same, but covers only a compiler that complains, not one
     that does not exist.
     """
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.parallel = os.cpu_count()
 
     def build_extension(self, ext: Extension) -> None:
         try:

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Writes requirements/*.lock: the newest versions that pyproject.toml allows, exactly.
+# Writes requirements/*.lock: the newest versions that pyproject.toml allows, exactly, with the
+# hashes of their files. One lock serves every Python from 3.11 on: lock.sh VENV
 set -euo pipefail
-python=$1/bin/python
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+"$1/bin/python" -m venv "$scratch/venv"
+"$scratch/venv/bin/python" -m pip -q --disable-pip-version-check install uv
 
-resolve() { # resolve NAME GROUP... : what the groups of pyproject.toml need, and theirs
-    local name=$1 scratch
+resolve() { # resolve NAME OPTION... : which groups and extras of pyproject.toml the lock has
+    local name=$1
     shift
-    scratch=$(mktemp -d)
-    "$python" -m venv "$scratch/venv"
-    "$scratch/venv/bin/python" -m pip -q install -U 'pip>=25.1'
-    "$scratch/venv/bin/python" -m pip -q install "${@/#/--group=}"
-    { echo "# Exact versions of the dependency groups: $*. Made by: make lock"
-      "$scratch/venv/bin/python" -m pip freeze --all --exclude pip; } >"requirements/$name.lock"
-    rm -rf "$scratch"
+    "$scratch/venv/bin/uv" pip compile --quiet pyproject.toml "$@" --upgrade --universal \
+        --python-version 3.11 --generate-hashes --no-annotate --no-header >"$scratch/$name.lock"
+    { echo "# Exact versions and hashes for: $*. Written by: make lock"
+      cat "$scratch/$name.lock"; } >"requirements/$name.lock"
 }
 
-resolve ci build test check
-resolve bench build bench
+resolve ci --group build --group test --group check
+# What the tests are installed over has the same versions.
+resolve serve --group build --extra server --extra redis --constraint requirements/ci.lock
+resolve bench --group build --group bench  # coredis wants an older packaging than the tests
