@@ -23,6 +23,7 @@ ORDER: list[tuple[set[str], str]] = [
     ({"decision", "events"}, "the answer to a hit; what observers are told"),
     ({"numbers"}, "limit, remaining and reset, as clients see them"),
     ({"circuit"}, "the state of a circuit breaker"),
+    ({"sqlite_wal"}, "opens SQLite files that several processes open at once"),
     ({"algorithms"}, "pure: state, cost and time in, decision out"),
     ({"stores"}, "where state lives; atomicity and time"),
     ({"flows"}, "drives generators, for threads and for tasks"),

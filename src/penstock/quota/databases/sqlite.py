@@ -30,6 +30,7 @@ from penstock.quota.databases.tables import (
 )
 from penstock.quota.errors import LedgerUnavailable, LedgerVersion
 from penstock.quota.rows import PeriodRow
+from penstock.sqlite_wal import use_wal
 
 # Seconds to wait for another process that writes.
 _PATIENCE = 30.0
@@ -96,7 +97,7 @@ class SQLiteDatabase:
                 self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
             )
             missing(self._version(connection), SQLITE, self.name)  # before anything is changed
-            connection.execute("PRAGMA journal_mode = WAL")
+            use_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA cache_size = -65536")
