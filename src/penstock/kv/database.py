@@ -89,8 +89,10 @@ class Database:
         self._connection, self._process = connection, os.getpid()
 
     def _check_owner(self, connection: sqlite3.Connection) -> None:
-        (owner,) = connection.execute("PRAGMA application_id").fetchone()
+        connection.execute("BEGIN")  # both at one moment: another process may be creating it
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        (owner,) = connection.execute("PRAGMA application_id").fetchone()
+        connection.execute("COMMIT")
         if owner != APPLICATION and (owner or tables):
             raise StoreFileError(f"{self.path} {_NOT_OURS}")
 
