@@ -102,10 +102,10 @@ INSIDE: dict[str, list[set[str]]] = {
         {"url"},
     ],
     "stores.leased": [
-        {"boottime", "holders", "law", "rows", "stats", "stretch"},
+        {"boottime", "ending", "holders", "law", "rows", "stats", "stretch"},
         {"messages"},
         {"bank", "lease", "wire"},
-        {"counters", "exchange"},
+        {"counters", "exchange", "journal"},
         {"renewal"},
         {"store"},
     ],

@@ -78,9 +78,14 @@ class AsyncLimiter:
         return pending_hit(counters, key, cost, self._waits)
 
     @awaited
-    async def peek(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Decision:
-        """Whether `hit` would pass, and what remains now. Takes nothing, starts no lockout."""
-        decision: Decision = await self._limiter.counters(limit).submit("peek", key, cost)
+    async def peek(
+        self, key: str, limit: Limit | str | None = None, cost: int = 1, *, whole: bool = False
+    ) -> Decision:
+        """Whether `hit` would pass, and what remains now: see `Limiter.peek`."""
+        counters = self._limiter.counters(limit)
+        decision: Decision = await (counters.whole() if whole else counters).submit(
+            "peek", key, cost
+        )
         return decision
 
     @awaited

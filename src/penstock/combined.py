@@ -41,6 +41,9 @@ class CombinedCounters(Counters):
     def hit(self, key: str, cost: int) -> Decision:
         return speaking(self.store.hit_each(self.items(key, cost)))
 
+    def whole(self) -> Counters:
+        return CombinedCounters(self.store, tuple(counters.whole() for counters in self.parts))
+
     def peek(self, key: str, cost: int) -> Decision:
         return speaking(self._each("peek", key, cost))
 

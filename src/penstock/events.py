@@ -57,6 +57,53 @@ class Damaged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseGranted(Event):
+    """A key is decided in this process from now on, beginning with so many ``units``.
+
+    Renewals of the lease emit nothing: `LeaseReturned` or `LeaseExpired` is its end.
+    """
+
+    limit: Limit
+    key: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReturned(Event):
+    """A lease went back: its key became cold, or the store was closed or drained.
+
+    ``units`` of it were returned unspent.
+    """
+
+    limit: Limit
+    key: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseExpired(Event):
+    """A lease was not renewed in time, or was forgotten by the server: ``units`` are lost."""
+
+    limit: Limit
+    key: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesCutOff(Event):
+    """Leases cannot be renewed: this process spends what it holds, then asks for each decision."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesRestored(Event):
+    """Leases can be renewed again, after ``seconds``."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RulesLoaded(Event):
     """New rules are in force, with this many domains."""
 

@@ -102,9 +102,16 @@ class Limiter:
             counters = self.counters(limit)
         return counters.hit(key, cost)
 
-    def peek(self, key: str, limit: Limit | str | None = None, cost: int = 1) -> Decision:
-        """Whether `hit` would pass, and what remains now. Takes nothing, starts no lockout."""
-        return self.counters(limit).peek(key, cost)
+    def peek(
+        self, key: str, limit: Limit | str | None = None, cost: int = 1, *, whole: bool = False
+    ) -> Decision:
+        """Whether `hit` would pass, and what remains now. Takes nothing, starts no lockout.
+
+        A `LeasedStore` speaks of what this process knows. With ``whole``, it asks the server,
+        where units that any process has leased are taken already.
+        """
+        counters = self.counters(limit)
+        return (counters.whole() if whole else counters).peek(key, cost)
 
     def hit_many(
         self, keys: Iterable[str], limit: Limit | str | None = None, cost: int = 1

@@ -52,6 +52,13 @@ class Counters:
         """Whether `hit` would pass, with ``remaining`` as it is now. Changes nothing."""
         raise NotImplementedError
 
+    def whole(self) -> Counters:
+        """The counters that all who share the store have in common; most are that themselves.
+
+        `LeasedStore` has others beside them, which speak of what this process holds.
+        """
+        return self
+
     def attempt(self, key: str, cost: int, patience: int = ENDLESS) -> Decision:
         """`hit`, but a refusal is no violation: it starts no lockout and is not remembered.
 

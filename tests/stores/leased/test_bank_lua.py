@@ -34,7 +34,7 @@ class Steps:
     def __init__(self, limit: str, seed: int) -> None:
         self.chance = random.Random(seed)
         self.limit = Limit.parse(limit)
-        terms = law.terms_of(self.limit)
+        terms = law.terms_of(self.limit, share=self.chance.choice([0.05, 0.5, 1.0]))
         assert terms is not None
         self.terms = terms
         self.now = START

@@ -221,6 +221,19 @@ def test_a_full_bucket_vouches_for_the_cover_and_an_empty_one_for_longer() -> No
     assert request.reply.life > 3 * fleet.terms.cover
 
 
+@pytest.mark.parametrize(("share", "most"), [(0.1, 40), (0.5, 200), (1.0, 393)])
+def test_an_instance_holds_at_most_its_part_of_the_share(share: float, most: int) -> None:
+    """Of a whole burst, too, the cover stays in the bank: here 7 units."""
+    limit = Limit.parse("400/minute")
+    terms = law.terms_of(limit, share=share)
+    assert terms is not None
+    bank, now = Bank(limit, terms), 1_700_000_000 * SECOND
+    first = bank.call(Message(b"a", 0, 0, 0, demand=1000, want=10**6), now)
+    assert first.granted == most
+    second = bank.call(Message(b"b", 0, 0, 0, demand=1000, want=10**6), now)
+    assert second.granted <= most // 2  # half of the demand
+
+
 def test_units_that_are_returned_late_are_not_credited_beyond_full() -> None:
     fleet = Fleet(Limit.parse("100/second"))
     one = fleet.add()

@@ -13,9 +13,9 @@ from penstock import AsyncLimiter, Gate, Limit, Limiter
 from penstock.stores.leased import LeasedStore, LeaseStats
 from penstock.stores.leased.counters import LeasedCounters
 from penstock.stores.redis import RedisStore
+from stores.leased.leasing import LIMIT, heat, lease_of
 from stores.redis_server import wait_until
 
-LIMIT = "1000/second burst 2000"
 RULES = """
 domain: api
 descriptors:
@@ -38,26 +38,6 @@ def make(redis_url: str, prefix: str) -> Iterator[Callable[..., LeasedStore]]:
     yield start
     for store in made:
         store.close()
-
-
-def lease_of(store: LeasedStore, limit: str, key: str) -> Any:
-    counters = store.counters(Limit.parse(limit))
-    assert isinstance(counters, LeasedCounters)
-    return counters.leases.get(key)
-
-
-def heat(store: LeasedStore, limit: str = LIMIT, key: str = "k") -> Any:
-    """Hit until the key is leased; the lease, with units in hand."""
-    limiter = Limiter(limit, store=store)
-
-    def is_leased() -> bool:
-        for _ in range(12):
-            limiter.hit(key)
-        lease = lease_of(store, limit, key)
-        return lease is not None and lease.available > 4
-
-    wait_until(is_leased, "a lease", 60)
-    return lease_of(store, limit, key)
 
 
 def counted(store: LeasedStore, limit: str = LIMIT, key: str = "k") -> int:
@@ -191,6 +171,52 @@ def test_peek_takes_nothing_and_speaks_of_this_instance(make: Callable[..., Leas
     assert lease.available == before
 
 
+def test_peek_of_the_whole_asks_the_server(make: Callable[..., LeasedStore]) -> None:
+    one, two = make(), make()
+    limit = "2000/hour"
+    for store in (one, two):
+        heat(store, limit)
+        store._renewal._closed = True  # no reports meanwhile
+    limiter, held = Limiter(limit, store=one), one.stats().held + two.stats().held
+    spent = limiter.peek("k", whole=True).remaining
+    here = limiter.peek("k")
+    assert limiter.hit("k")
+    # Here, one unit less is in hand. In the server, it was taken when it was leased.
+    assert limiter.peek("k").remaining == here.remaining - 1
+    assert limiter.peek("k", whole=True).remaining == spent
+    assert spent == counted(one, limit) <= 2000 - held
+    assert Limiter(f"{limit}; 5/minute", store=one).peek("k", whole=True).remaining == 5
+
+
+async def test_peek_of_the_whole_for_tasks(make: Callable[..., LeasedStore]) -> None:
+    store = make()
+    limit = "2000/hour"
+    heat(store, limit)
+    store._renewal._closed = True
+    limiter = AsyncLimiter(limit, store=store)
+    assert (await limiter.peek("k", whole=True)).remaining == counted(store, limit)
+    both = await AsyncLimiter(f"{limit}; 5/minute", store=store).peek("k", whole=True)
+    assert both.remaining == 5
+    await store.close_async()
+
+
+def test_of_a_store_that_does_not_lease_the_whole_is_what_there_is() -> None:
+    limiter = Limiter("5/minute")
+    limiter.hit("k")
+    assert limiter.peek("k", whole=True).remaining == limiter.peek("k").remaining == 4
+
+
+def test_share_is_what_may_be_in_hand(make: Callable[..., LeasedStore]) -> None:
+    limit = Limit.parse("100000/day burst 2000")
+    for share, most in [(0.02, 40), (0.5, 1000), (1, 2000)]:
+        with LeasedStore(make().redis, share=share) as store:
+            counters = store.counters(limit)
+            assert isinstance(counters, LeasedCounters)
+            assert counters.terms.most == most
+            counters.stretch(4)
+            assert counters.terms.most == most
+
+
 def test_hit_all_takes_from_all_leases_or_from_none(make: Callable[..., LeasedStore]) -> None:
     store = make()
     limiter = Limiter(store=store)
@@ -281,6 +307,12 @@ def test_wrong_arguments_are_errors_as_in_redis(make: Callable[..., LeasedStore]
         LeasedStore("redis://localhost")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="horizon"):
         LeasedStore(store.redis, horizon="1m")
+    for share in (0, 1.5, "half", True):
+        with pytest.raises(ValueError, match="share is a number above 0 and at most 1"):
+            LeasedStore(store.redis, share=share)  # type: ignore[arg-type]
+    for replicas in (-1, 1.0, True):
+        with pytest.raises(ValueError, match="replicas is a whole number"):
+            LeasedStore(store.redis, replicas=replicas)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="ttl"):
         LeasedStore(store.redis, ttl="1ms")
 

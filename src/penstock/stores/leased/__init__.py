@@ -13,7 +13,8 @@ It leases units of hot keys from their counters in Redis, and spends them here. 
 
 `law.py` has the numbers: which limits are leased, for how long, and how much at a time. The
 times of leases come from `boottime.py`. `stretch.py` makes leases longer where there are too many
-to renew, and `holders.py` says who holds how much. docs/design/leases.md explains it all.
+to renew, and `holders.py` says who holds how much. `journal.py` counts what happens and emits
+events, and `ending.py` is for forks and signals. docs/design/leases.md explains it all.
 """
 
 from penstock.stores.leased.holders import Holder

@@ -4,7 +4,7 @@
 -- KEYS     two a message: the key's row, and the records of its leases
 -- ARGV[1]  where in ARGV the messages begin
 -- ARGV     then for each limit two: its policy, packed; and its terms as doubles: burst horizon
---          cover ttl, and 1 if it refills
+--          cover ttl, 1 if it refills, and how many units may be out
 -- ARGV     then the messages: 6 doubles, P granted spent returned demand want, and the holder's
 --          name; P is where in ARGV the policy is
 --
@@ -133,7 +133,7 @@ end
 local function divide(t, m, free, held, sums, elapsed, interval)
   local total = sums.demand
   local share = total > 0 and m.demand / total or 1
-  local most = max(1, floor(t.burst / 2 * max(share, 0.25 / sums.holders)) - held)
+  local most = max(1, floor(t.most * max(share, 0.25 / sums.holders)) - held)
   local useful = min(m.want, most)
   if free >= total * t.horizon / 1000000000 then
     return min(useful, free), useful
@@ -263,7 +263,7 @@ local function terms_at(place)
   if not t then
     t = {}
     local refills
-    t.burst, t.horizon, t.cover, t.ttl, refills = words('<ddddd', ARGV[place])
+    t.burst, t.horizon, t.cover, t.ttl, refills, t.most = words('<dddddd', ARGV[place])
     t.refills = refills == 1
     terms[place] = t
   end

@@ -14,6 +14,7 @@ cdef class LeasedCounters(Counters):
     cdef readonly Counters direct
     cdef readonly int64_t asked_horizon
     cdef readonly object asked_ttl
+    cdef readonly double asked_share
     cdef readonly object usual_terms
     cdef readonly object terms
     cdef readonly int stretched

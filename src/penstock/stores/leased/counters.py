@@ -38,14 +38,16 @@ class LeasedCounters(Counters):
     """The counters of one limit."""
 
     def __init__(
-        self, direct: Counters, horizon: int, ttl: int | None, renewal: Any, clock: Clock
-    ) -> None:
+        self, direct: Counters, horizon: int, ttl: int | None, share: float, renewal: Any,
+        clock: Clock,
+    ) -> None:  # fmt: skip
         Counters.__init__(self, direct.limit, direct.clock)
-        terms = law.terms_of(direct.limit, horizon, ttl)
+        terms = law.terms_of(direct.limit, horizon, ttl, share)
         assert terms is not None, direct.limit
         self.direct = direct
         self.asked_horizon = horizon
         self.asked_ttl = ttl
+        self.asked_share = share
         self.usual_terms: Terms = terms
         self.terms: Terms = terms  # those of today: see `stretch`
         self.stretched = 1
@@ -74,6 +76,9 @@ class LeasedCounters(Counters):
         # A waiter takes a place in the queue of a leaky bucket. Leases know of no places.
         decision = None if self._paced else self.here(key, cost)
         return self.direct.attempt(key, cost, patience) if decision is None else decision
+
+    def whole(self) -> Counters:
+        return self.direct
 
     def peek(self, key: str, cost: int) -> Decision:
         decision = None if self._paced else self.look(key, cost)
@@ -234,7 +239,8 @@ class LeasedCounters(Counters):
         """Lease for ``factor`` times as long from now on, as far as the limit allows."""
         limit, terms = self.limit, self.usual_terms
         if factor > 1:
-            terms = law.stretched(limit, self.asked_horizon, self.asked_ttl, factor) or terms
+            asked = self.asked_horizon, self.asked_ttl, factor, self.asked_share
+            terms = law.stretched(limit, *asked) or terms
         self.terms, self.stretched = terms, factor
 
     def forget(self) -> None:

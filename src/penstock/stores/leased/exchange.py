@@ -16,6 +16,7 @@ from redis.crc import key_slot
 from redis.exceptions import NoScriptError
 
 from penstock.durations import MICROSECOND, SECOND
+from penstock.errors import StoreError
 from penstock.stores.leased import wire
 from penstock.stores.leased.lease import Lease
 from penstock.stores.leased.wire import Parcel
@@ -27,13 +28,24 @@ MOST_MESSAGES = 64
 MOST_CALLS = 8
 # The connection is given up after so long without an answer, in seconds.
 _TIMEOUT = "250ms"
+# Replicas have so long to confirm a grant, in milliseconds.
+_CONFIRM = 100
+
+
+class NotReplicated(StoreError):
+    """Too few replicas have confirmed a grant, so it is not spent yet."""
 
 
 class Exchange:
-    """Sends messages, as few calls as possible: see `wire.py`. For one thread at a time."""
+    """Sends messages, as few calls as possible: see `wire.py`. For one thread at a time.
 
-    def __init__(self, store: RedisStore) -> None:
+    With ``replicas``, what is granted counts only when so many replicas have it. Until then it
+    is as if the answer were lost: the next one has those units as well.
+    """
+
+    def __init__(self, store: RedisStore, replicas: int = 0) -> None:
         self.store = store
+        self.replicas = replicas
         self.calls = 0
         self._text = wire.bank_script()
         self._sha = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
@@ -67,22 +79,56 @@ class Exchange:
         """
         client = self._connected()
         self.calls += len(calls)
-        if len(calls) == 1:
+        # What goes back need not be confirmed: to forget that is the safe side.
+        confirm = self.replicas > 0 and any(
+            parcel.message.want > 0 for call in calls for parcel in call
+        )
+        if len(calls) == 1 and not confirm:
             return self._call(client, wire.encode(calls[0]))
         arguments = [wire.encode(parcels) for parcels in calls]
-        with client.pipeline(transaction=False) as pipe:
-            for each in arguments:
-                pipe.evalsha(self._sha, *each)
-            answers = pipe.execute(raise_on_error=False)
+        if not isinstance(client, RedisCluster):
+            answers = self._together(client, arguments, confirm)
+        else:
+            answers = self._at_node(client, calls[0][0].key, arguments)
         replies: list[Any] = []
-        for parcels, each, answer in zip(calls, arguments, answers, strict=True):
-            if isinstance(answer, NoScriptError):
-                replies += self._call(client, each)
-            elif isinstance(answer, Exception):
+        for parcels, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, Exception):
                 replies += [answer] * len(parcels)
             else:
                 replies += wire.decode(answer)
         return replies
+
+    def _together(self, client: Any, arguments: list[list[Any]], confirm: bool) -> list[Any]:
+        """Several calls in one trip, and their confirmation, which is for one connection."""
+        for _ in range(2):
+            with client.pipeline(transaction=False) as pipe:
+                for each in arguments:
+                    pipe.evalsha(self._sha, *each)
+                if confirm:
+                    pipe.wait(self.replicas, _CONFIRM)
+                answers: list[Any] = pipe.execute(raise_on_error=False)
+            if not any(isinstance(answer, NoScriptError) for answer in answers):
+                break
+            client.script_load(self._text)  # then again: messages may be repeated
+        if confirm:
+            count = answers.pop()
+            if isinstance(count, Exception):
+                raise count
+            if count < self.replicas:
+                raise NotReplicated(f"{count} of {self.replicas} replicas have confirmed a grant")
+        return answers
+
+    def _at_node(self, cluster: Any, key: bytes, arguments: list[list[Any]]) -> list[Any]:
+        """In a cluster, the replicas that confirm are those of the key's node."""
+        try:
+            node = cluster.get_node_from_key(key)
+            answers = self._together(cluster.get_redis_connection(node), arguments, True)
+        except Exception:
+            self.close()  # the next call asks where the key is now
+            raise
+        if any(isinstance(answer, Exception) for answer in answers):  # it has moved
+            self.close()
+        return answers
 
     def records(self, key: bytes) -> tuple[dict[bytes, bytes], int]:
         """The records of a key's leases, and the server's time in nanoseconds.

@@ -28,7 +28,9 @@ LONGEST_HORIZON = SECOND
 SHORTEST_TTL = SECOND // 2
 LONGEST_TTL = 10 * SECOND
 LEASED = ("token_bucket", "leaky_bucket", "fixed_window")
-# Half of the burst may be out at a time. Below this there is nothing to divide.
+# This part of the burst may be out at a time; each holder has its part of it, by demand.
+SHARE = 0.5
+# Below this there is nothing to divide.
 LEAST_BURST = 16
 # Hits within a horizon: from so many on a key is leased.
 HOT = 10
@@ -54,9 +56,12 @@ class Terms:
     cover: int
     ttl: int
     refills: bool  # a bucket does; a window begins anew
+    most: int  # units that all holders may have, each its part
 
 
-def terms_of(limit: Limit, horizon: int = HORIZON, ttl: int | None = None) -> Terms | None:
+def terms_of(
+    limit: Limit, horizon: int = HORIZON, ttl: int | None = None, share: float = SHARE
+) -> Terms | None:
     """The terms for ``limit``; None if it has to be decided directly."""
     if limit.algorithm not in LEASED or limit.burst < LEAST_BURST:
         return None
@@ -74,13 +79,16 @@ def terms_of(limit: Limit, horizon: int = HORIZON, ttl: int | None = None) -> Te
     if ttl is None:
         ttl = min(max(10 * horizon, SHORTEST_TTL), LONGEST_TTL)
     cover = max(2 * horizon, min(ttl, full // 8)) // MICROSECOND * MICROSECOND
-    return Terms(limit.burst, limit.interval_ns, horizon, cover, ttl, refills)
+    most = max(1, int(limit.burst * share))
+    return Terms(limit.burst, limit.interval_ns, horizon, cover, ttl, refills, most)
 
 
-def stretched(limit: Limit, horizon: int, ttl: int | None, factor: int) -> Terms | None:
+def stretched(
+    limit: Limit, horizon: int, ttl: int | None, factor: int, share: float = SHARE
+) -> Terms | None:
     """`terms_of` with a horizon that is ``factor`` times as long, as far as ttl and burst allow."""
     longest = LONGEST_HORIZON if ttl is None else ttl // 4
-    return terms_of(limit, max(horizon, min(factor * horizon, longest)), ttl)
+    return terms_of(limit, max(horizon, min(factor * horizon, longest)), ttl, share)
 
 
 def divide(
@@ -91,13 +99,13 @@ def divide(
 
     It has ``held`` units and a ``demand`` in units a second, of a ``total`` of all
     ``holders``; it last got some ``elapsed`` nanoseconds ago. While there is enough for
-    everybody's next horizon it gets what it wants, up to its part of half the burst. When
+    everybody's next horizon it gets what it wants, up to its part of what may be out. When
     there is not, it gets its part, by demand, of what has come back meanwhile.
 
     These are doubles in the order of `bank.lua`, which computes the same.
     """
     share = demand / total if total > 0 else 1
-    most = max(1, math.floor(terms.burst / 2 * max(share, 0.25 / holders)) - held)
+    most = max(1, math.floor(terms.most * max(share, 0.25 / holders)) - held)
     useful = min(want, most)
     if free >= total * terms.horizon / SECOND:
         return min(useful, free), useful

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from penstock.durations import MICROSECOND
 from penstock.stores.leased.law import Terms
 
-_TERMS = struct.Struct("<5d")
+_TERMS = struct.Struct("<6d")
 _MESSAGE = struct.Struct("<6d")
 _REPLY = struct.Struct("<8d")
 
@@ -55,4 +55,6 @@ class Reply(NamedTuple):
 
 
 def packed_terms(terms: Terms) -> bytes:
-    return _TERMS.pack(terms.burst, terms.horizon, terms.cover, terms.ttl, terms.refills)
+    return _TERMS.pack(
+        terms.burst, terms.horizon, terms.cover, terms.ttl, terms.refills, terms.most
+    )

@@ -8,7 +8,6 @@ time, leases become longer: see `stretch.py`.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 import logging
@@ -24,6 +23,7 @@ from penstock.durations import MILLISECOND
 from penstock.stores.leased import law, wire
 from penstock.stores.leased.exchange import Exchange, instance_name
 from penstock.stores.leased.holders import Holder, read_holders
+from penstock.stores.leased.journal import Journal
 from penstock.stores.leased.lease import Lease
 from penstock.stores.leased.messages import Message, Reply
 from penstock.stores.leased.stretch import Stretch
@@ -46,11 +46,7 @@ class Renewal:
 
     def __init__(self, exchange: Exchange, clock: Clock) -> None:
         self.exchange = exchange
-        self.granted = 0
-        self.returned = 0
-        self.lapsed = 0
-        self.messages = 0
-        self.failures = 0
+        self.journal = Journal(exchange.store.name)
         self._clock = clock
         self._numbers = itertools.count()
         self._closed = False
@@ -93,15 +89,17 @@ class Renewal:
         with self._lock:
             if self._thread is None and not self._closed:
                 thread = threading.Thread(target=self._run, name="penstock-leases", daemon=True)
-                # At the end of the interpreter there are no new threads: then all is direct.
-                with contextlib.suppress(RuntimeError):
+                self._thread = thread
+                try:
                     thread.start()
-                    self._thread = thread
+                except RuntimeError:  # at the end of the interpreter: then all is direct
+                    self._thread = None
 
     # The thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._closed:
+        this = threading.current_thread()
+        while self._thread is this and not self._closed:
             timers = self._timers
             left = (timers[0][0] - self._clock.now()) / 1e9 if timers else None
             if left is None or left > 0:
@@ -149,7 +147,7 @@ class Renewal:
         policies: dict[LeasedCounters, Policy] = {}
         parcels = [[self._parcel(each, policies, sent, give_back) for each in c] for c in calls]
         leases = [lease for call in calls for lease in call]
-        self.messages += len(leases)
+        self.journal.messages += len(leases)
         try:
             replies = self.exchange.send(parcels)
         except Exception as error:  # redis-py lets many kinds through
@@ -157,6 +155,7 @@ class Renewal:
             return
         self._pause = _FIRST_PAUSE
         received = self._clock.now()
+        self.journal.answer(received)
         messages = (parcel.message for call in parcels for parcel in call)
         for lease, message, reply in zip(leases, messages, replies, strict=True):
             if isinstance(reply, Reply):
@@ -178,38 +177,42 @@ class Renewal:
             )
             if counters.stretched != self.stretch.factor:
                 counters.stretch(self.stretch.factor)
-        before = lease.lapsed
+        lapsed, returned = lease.lapsed, lease.returned
         lease.asking = True
         lease.terms = counters.terms
         lease.measure(now)
         if give_back or law.is_cold(counters.usual_terms, lease.demand):
             want = 0
             if now < lease.deadline:
-                self.returned += lease.give_up()
+                lease.give_up()
         else:
             want = lease.wanted()
+        self.journal.give_up(lease.returned - returned)
         holder = f"{self.name}.{next(self._numbers)}".encode()
         message = lease.message(holder, now, want)
-        self.lapsed += lease.lapsed - before
+        self.journal.lapse(lease, lease.lapsed - lapsed)
         return wire.Parcel(*lease.places, policy, lease.terms, message)
 
     def _received(
         self, lease: Lease, message: Message, reply: Reply, sent: int, received: int
     ) -> None:
-        before = lease.granted
+        granted, lapsed = lease.granted, lease.lapsed
         lease.receive(message, reply, sent, received)
-        self.granted += max(0, lease.granted - before)
+        if lease.granted > granted:
+            self.journal.grant(lease, lease.granted - granted)
+        self.journal.lapse(lease, lease.lapsed - lapsed)
         lease.asking = False
         if message.want == 0 and lease.available == 0:
-            if lease.counters.leases.get(lease.key) is lease:
-                del lease.counters.leases[lease.key]
+            if _forget(lease):
+                self.journal.end(lease)
             return
         self._set_timer(lease, sent + (reply.wait or reply.life // 2 or lease.terms.horizon))
 
     def _broken(self, leases: Iterable[Lease], error: Exception, now: int) -> None:
         """The server cannot be asked. The leases spend what they have, and it is tried again."""
-        self.failures += 1
-        logger.debug("the bank cannot be asked: %s", self.exchange.store.hide(str(error)))
+        reason = self.exchange.store.hide(str(error) or type(error).__name__)
+        logger.debug("the bank cannot be asked: %s", reason)
+        self.journal.fail(reason, now)
         for lease in leases:
             self._try_later(lease, now)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -233,15 +236,31 @@ class Renewal:
         """Return leases now. If the server cannot be reached, they expire there."""
         self._trade(leases, give_back=True)
 
-    def close(self, leases: Sequence[Lease]) -> None:
+    def stop(self, leases: Sequence[Lease]) -> None:
+        """Return leases, and end the thread. The next lease starts another one."""
         with self._lock:
-            self._closed = True
             thread, self._thread = self._thread, None
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1)
         self.give_back(leases)
+        for lease in leases:  # nobody would renew those that did not go back
+            _forget(lease)
+
+    def close(self, leases: Sequence[Lease]) -> None:
+        """The same for good: from now on, everything is decided directly."""
+        self._closed = True
+        self.stop(leases)
         self.exchange.close()
+
+
+def _forget(lease: Lease) -> bool:
+    """Decide its key directly from now on; whether that is new."""
+    leases = lease.counters.leases
+    if leases.get(lease.key) is not lease:
+        return False
+    del leases[lease.key]
+    return True
 
 
 def _direct(counters: LeasedCounters) -> RedisCounters:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import signal
 import weakref
 from collections.abc import Awaitable
-from types import TracebackType
 from typing import Any
 
 from penstock.clock import Clock
 from penstock.decision import Decision
 from penstock.durations import Duration, format_duration, parse_duration
 from penstock.events import Hook
+from penstock.limit_options import check_share
 from penstock.limits import Limit
 from penstock.stores.base import Counters, Store, check_cost, check_key
 from penstock.stores.leased import law
 from penstock.stores.leased.boottime import BOOT
 from penstock.stores.leased.counters import LeasedCounters
+from penstock.stores.leased.ending import begin_anew_after_fork, return_on_signal
 from penstock.stores.leased.exchange import Exchange
 from penstock.stores.leased.holders import Holder
 from penstock.stores.leased.lease import Lease
@@ -32,13 +33,16 @@ class LeasedStore(Store):
     """Decides hot keys of a `RedisStore` from units that are leased to this process.
 
     The limit stays shared and exact: what is leased is taken from the counter in Redis, and
-    other instances see that, whether they lease or not. Token buckets and fixed windows of at
-    least 16 units, without options such as debt or lockout, are leased. Other limits, and keys
-    with little traffic, are decided by ``redis`` as before.
+    other instances see that, whether they lease or not. Token buckets, leaky buckets and fixed
+    windows of at least 16 units, without options such as debt or lockout, are leased. Other
+    limits, and keys with little traffic, are decided by ``redis`` as before.
 
     - ``horizon``: a lease is sized for the demand of this long
     - ``ttl``: how long a lease may live without being renewed, at most 10 s; by default ten
       times the horizon, at least half a second
+    - ``share``: the part of a limit's burst that instances may hold, each its part by demand
+    - ``replicas``: how many replicas of the server must have a grant before it is spent, so that
+      a fail-over to one of them forgets no lease
     """
 
     waits = True
@@ -50,6 +54,8 @@ class LeasedStore(Store):
         *,
         horizon: Duration = "100ms",
         ttl: Duration | None = None,
+        share: float = law.SHARE,
+        replicas: int = 0,
         clock: Clock = BOOT,
     ) -> None:
         super().__init__()
@@ -62,15 +68,18 @@ class LeasedStore(Store):
         self._ttl = None if ttl is None else parse_duration(ttl, "ttl")
         if self._ttl is not None and not 4 * self._horizon <= self._ttl <= law.LONGEST_TTL:
             raise ValueError(f"ttl is at least 4 horizons and at most 10s, not {ttl!r}")
+        self._share = check_share(share)
+        if type(replicas) is not int or replicas < 0:
+            raise ValueError(f"replicas is a whole number of at least 0, not {replicas!r:.100}")
         self._clock = clock
-        self._renewal = Renewal(Exchange(redis), clock)
+        self._renewal = Renewal(Exchange(redis, replicas), clock)
         self._leased: list[LeasedCounters] = []
         self._own_horizon: dict[tuple[Limit, int], Counters] = {}
         self._released_here = 0  # decisions of counters that were released
         self._released_directly = 0
         # Also at the end of the interpreter.
         self._finalizer = weakref.finalize(self, _close, self._renewal, self._leased)
-        _stores.add(self)
+        begin_anew_after_fork(self)
 
     def make_counters(self, limit: Limit, name: str | None = None) -> Counters:
         return self._make(limit, self._horizon, self._ttl, name)
@@ -93,9 +102,9 @@ class LeasedStore(Store):
         self, limit: Limit, horizon: int, ttl: int | None, name: str | None = None
     ) -> Counters:
         direct = self.redis.counters(limit, name)
-        if law.terms_of(limit, horizon, ttl) is None:
+        if law.terms_of(limit, horizon, ttl, self._share) is None:
             return direct
-        counters = LeasedCounters(direct, horizon, ttl, self._renewal, self._clock)
+        counters = LeasedCounters(direct, horizon, ttl, self._share, self._renewal, self._clock)
         self._leased.append(counters)
         return counters
 
@@ -164,6 +173,14 @@ class LeasedStore(Store):
         """
         self._renewal.give_back(_leases(self._leased))
 
+    def return_on_signal(self, signum: int = signal.SIGTERM) -> None:
+        """Return all leases when this process gets a signal, and then do what it did before.
+
+        For programs that would end by it without cleaning up; servers such as gunicorn and
+        uvicorn have handlers of their own, which stay in force. Call it in the main thread.
+        """
+        return_on_signal(self, signum)
+
     def holders(self, limit: Limit | str, key: str, name: str | None = None) -> list[Holder]:
         """Who holds units of a key now, in all processes, and how many. Asks the server.
 
@@ -180,7 +197,7 @@ class LeasedStore(Store):
     def stats(self) -> LeaseStats:
         """Figures of this process."""
         renewal, leased = self._renewal, list(self._leased)
-        leases = _leases(leased)
+        journal, leases = renewal.journal, _leases(leased)
         return LeaseStats(
             leases=len(leases),
             held=sum(lease.available for lease in leases),
@@ -189,15 +206,15 @@ class LeasedStore(Store):
                 self._released_directly + sum(each.decided_directly for each in leased)
             ),
             calls=renewal.exchange.calls,
-            messages=renewal.messages,
-            failures=renewal.failures,
-            granted=renewal.granted,
-            returned=renewal.returned,
-            lapsed=renewal.lapsed,
+            messages=journal.messages,
+            failures=journal.failures,
+            granted=journal.granted,
+            returned=journal.returned,
+            lapsed=journal.lapsed,
             stretched=renewal.stretch.factor,
         )
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """In a child: the leases are the parent's."""
         for counters in self._leased:
             counters.forget()
@@ -220,12 +237,14 @@ class LeasedStore(Store):
         return self.redis.state
 
     def subscribe(self, hook: Hook) -> None:
-        """Have ``hook`` called with every event of the store: see `penstock.events`."""
+        """Have ``hook`` called with every event of the leases and of ``redis``."""
         self.redis.subscribe(hook)
+        self._renewal.journal.hooks.add(hook)
 
     def unsubscribe(self, hook: Hook) -> None:
         """Have it called no more."""
         self.redis.unsubscribe(hook)
+        self._renewal.journal.hooks.remove(hook)
 
     def close(self) -> None:
         """Return all leases, and close all connections, for good."""
@@ -233,31 +252,25 @@ class LeasedStore(Store):
         self.redis.close()
 
     async def close_async(self) -> None:
-        """Return all leases, and close the connections of this event loop."""
-        await asyncio.to_thread(self.give_back)
+        """Return all leases, stop the thread that renews them, and close the connections of this
+        event loop.
+
+        Threads and other loops may go on: a key that they ask for often is leased again.
+        """
+        await asyncio.to_thread(self._renewal.stop, _leases(self._leased))
         await self.redis.close_async()
 
     def __enter__(self) -> LeasedStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     async def __aenter__(self) -> LeasedStore:
         await self.connect_async()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close_async()
 
     def __repr__(self) -> str:
@@ -287,14 +300,3 @@ def _leases(several: list[LeasedCounters]) -> list[Lease]:
 
 def _close(renewal: Renewal, several: list[LeasedCounters]) -> None:
     renewal.close(_leases(several))
-
-
-_stores: weakref.WeakSet[LeasedStore] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for store in _stores:
-        store._after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)
