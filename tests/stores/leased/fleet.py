@@ -43,6 +43,7 @@ class Instance:
 class Request:
     instance: Instance
     message: Message
+    terms: law.Terms
     sent: int
     reply: Reply | None = None
 
@@ -61,6 +62,8 @@ class Fleet:
         self.terms = terms
         self.bank = Bank(self.limit, terms)
         self.virtual = 0  # the TAT of a bucket that saw the admissions and nothing else
+        # Those since it was last full: when, how many, and by whom.
+        self.recent: list[tuple[int, int, Instance | None]] = []
         self.windows: dict[int, int] = {}
         self.booked = 0
         self.saved: tuple[Bank, int] | None = None
@@ -77,10 +80,13 @@ class Fleet:
 
     # Admissions -------------------------------------------------------------------------
 
-    def admit(self, units: int) -> None:
+    def admit(self, units: int, instance: Instance | None = None) -> None:
         self.admitted += units
         row = self.bank.row
         if isinstance(row, BucketRow):
+            if self.virtual <= self.now:
+                self.recent.clear()
+            self.recent.append((self.now, units, instance))
             self.virtual = max(self.virtual, self.now) + units * row.unit
             over = self.virtual - self.now - row.capacity - self.forgotten * row.unit
             if over > 0:
@@ -95,7 +101,7 @@ class Fleet:
         """A hit that the instance decides here, or else not at all."""
         outcome = instance.lease.spend(cost, instance.now(self.now))
         if outcome == TAKEN:
-            self.admit(cost)
+            self.admit(cost, instance)
         return outcome
 
     def hit_directly(self, cost: int) -> bool:
@@ -105,14 +111,42 @@ class Fleet:
             self.admit(cost)
         return fits
 
-    def undo(self, instance: Instance, cost: int) -> None:
-        """Take back hits of a moment ago."""
-        if instance.lease.put_back(cost, instance.now(self.now)):
+    def undo(self, instance: Instance, cost: int) -> bool:
+        """Take back hits of a moment ago, if the lease can: as if they had never been."""
+        done = instance.lease.put_back(cost, instance.now(self.now))
+        if done:
             self.admitted -= cost
-            if isinstance(self.bank.row, BucketRow):
-                self.virtual -= cost * self.bank.row.unit
+            row = self.bank.row
+            if isinstance(row, BucketRow):
+                self._forget_latest(instance, cost, row.unit)
             else:
-                self.windows[self.bank.row.mark(self.now)] -= cost
+                # Only what was admitted in this window can come back to it.
+                end = row.mark(self.now)
+                assert self.windows.get(end, 0) >= cost, "it was another window's"
+                self.windows[end] -= cost
+        return done
+
+    def _forget_latest(self, instance: Instance, cost: int, unit: int) -> None:
+        """Its latest admissions; then what the bucket would be without them.
+
+        Those from before the bucket was last full make no difference any more.
+        """
+        for at in reversed(range(len(self.recent))):
+            moment, units, who = self.recent[at]
+            if who is instance and cost > 0:
+                taken = min(units, cost)
+                cost -= taken
+                self.recent[at] = moment, units - taken, who
+        self.virtual = 0
+        for moment, units, _ in self.recent:
+            if units:
+                self.virtual = max(self.virtual, moment) + units * unit
+
+    def stretch(self, instance: Instance, factor: int, share: float = law.SHARE) -> None:
+        """The instance asks on other terms from now on, as far as the limit allows."""
+        terms = law.stretched(self.limit, law.HORIZON, None, factor, share)
+        assert terms is not None
+        instance.lease.terms = terms
 
     # The network ------------------------------------------------------------------------
 
@@ -123,7 +157,8 @@ class Fleet:
             want = instance.lease.wanted()
         instance.restarts += 1
         holder = f"{instance.name}.{instance.restarts}".encode()
-        request = Request(instance, instance.lease.message(holder, here, want), here)
+        lease = instance.lease
+        request = Request(instance, lease.message(holder, here, want), lease.terms, here)
         self.flying.append(request)
         return request
 
@@ -135,7 +170,7 @@ class Fleet:
             before = message.spent + message.returned
         else:
             before = known.granted
-        request.reply = self.bank.call(message, self.now)
+        request.reply = self.bank.call(message, self.now, request.terms)
         self.booked += request.reply.granted - before
         self._check_cover()
 

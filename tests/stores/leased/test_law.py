@@ -47,6 +47,14 @@ class AnyFleet(RuleBasedStateMachine):
         for _ in range(times):
             self.fleet.hit(self.pick(number), cost)
 
+    @rule(number=picks, cost=st.sampled_from([1, 1, 3, 20]))
+    def undo(self, number: int, cost: int) -> None:
+        self.fleet.undo(self.pick(number), cost)
+
+    @rule(number=picks, factor=st.sampled_from([1, 2, 16]), share=st.sampled_from([0.1, 0.5, 1.0]))
+    def stretch(self, number: int, factor: int, share: float) -> None:
+        self.fleet.stretch(self.pick(number), factor, share)
+
     @rule(times=st.integers(1, 60), cost=st.sampled_from([1, 1, 7]))
     def hit_directly(self, times: int, cost: int) -> None:
         for _ in range(times):
@@ -100,6 +108,7 @@ def test_never_above_the_limit_in_a_long_run_with_faults(limit: str, seed: int) 
     chance, fleet = random.Random(seed), Fleet(Limit.parse(limit))
     for number in range(4):
         fleet.add(number * 10**13, chance.randint(992, 1008))
+    undone = 0
     for _ in range(6_000):
         one = chance.choice(fleet.instances)
         what = chance.random()
@@ -108,6 +117,8 @@ def test_never_above_the_limit_in_a_long_run_with_faults(limit: str, seed: int) 
         elif what < 0.6:
             for _ in range(chance.randint(1, 30)):
                 fleet.hit(one, 1)
+            if chance.random() < 0.3:
+                undone += fleet.undo(one, chance.choice([1, 1, 2, 5]))
         elif what < 0.65:
             for _ in range(chance.randint(1, 50)):
                 fleet.hit_directly(1)
@@ -119,12 +130,17 @@ def test_never_above_the_limit_in_a_long_run_with_faults(limit: str, seed: int) 
             fleet.crash(one)
         elif what < 0.89:
             fleet.pass_time(chance.randint(0, 20 * fleet.terms.horizon))
+        elif what < 0.94:
+            undone += fleet.undo(one, chance.choice([1, 1, 2, 5]))
+        elif what < 0.96:
+            fleet.stretch(one, chance.choice([1, 2, 16]), chance.choice([0.1, 0.5, 1.0]))
         for request in chance.sample(fleet.flying, min(2, len(fleet.flying))):
             fleet.arrive(request)
             if chance.random() < 0.8:
                 fleet.answer(request)
         fleet.flying = fleet.flying[-6:]
     assert fleet.admitted > 200
+    assert undone > 20
 
 
 def overload(
@@ -258,6 +274,26 @@ def test_a_lease_ends_with_its_window() -> None:
     assert fleet.hit(one, 1) == TAKEN
     fleet.pass_time(100 * MILLISECOND)
     assert fleet.hit(one, 1) == UNKNOWN
+
+
+def test_a_hit_of_the_last_window_is_not_put_back_into_this_one() -> None:
+    """Its unit was booked there: here it would be one more than the amount."""
+    fleet = Fleet(Limit.parse("100/second fixed_window"))
+    one = fleet.add()
+    fleet.pass_time(900 * MILLISECOND)
+    first = fleet.ask(one, 10)
+    fleet.arrive(first)
+    fleet.answer(first)
+    late = fleet.ask(one, 10)  # before the hits: they are not reported
+    for _ in range(10):
+        assert fleet.hit(one, 1) == TAKEN
+    fleet.pass_time(150 * MILLISECOND)
+    fleet.arrive(late)
+    fleet.answer(late)
+    assert one.lease.available == 10
+    assert not fleet.undo(one, 1)
+    assert fleet.hit(one, 1) == TAKEN
+    assert fleet.undo(one, 1)
 
 
 def test_a_bank_that_forgot_a_lease_believes_the_claim() -> None:

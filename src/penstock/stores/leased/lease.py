@@ -41,7 +41,7 @@ class Lease:
         self.window_end = 0
         self.granted = 0
         self.returned = 0
-        self.reported = 0  # the most that any message said was spent
+        self.reported = 0  # of what was spent, so much cannot be put back any more
         self.offered = 0
         self.measured = 0
         self.measured_at = now
@@ -63,7 +63,7 @@ class Lease:
         return UNKNOWN
 
     def put_back(self, cost: int, now: int) -> bool:
-        """Undo spending. False if the bank knows of it already, or the lease has ended."""
+        """Undo spending. False if the bank knows of it, or the lease or the window has ended."""
         unreported = self.granted - self.returned - self.available - self.reported
         if now < self.deadline and cost <= unreported:
             self.available += cost
@@ -136,6 +136,9 @@ class Lease:
         self.trip = trip if trip > self.trip else self.trip - (self.trip - max(trip, 0)) // 8
         self.low = law.low(self.demand, self.available, self.trip)
         self.room = reply.room
+        if reply.end and reply.mark != self.mark:
+            # What was spent in the last window must not come back to this one.
+            self.reported = self.granted - self.returned - self.available
         self.mark = reply.mark
         self.window_end = sent + reply.end
         self.usual = max(1, got)
