@@ -352,7 +352,17 @@ INSIDE: dict[str, list[set[str]]] = {
         {"server"},
     ],
     "admin": [
-        {"audit", "author", "counters", "dumps", "endpoints", "errors", "log_level", "tokens"},
+        {
+            "audit",
+            "author",
+            "counters",
+            "dumps",
+            "endpoints",
+            "errors",
+            "leases",
+            "log_level",
+            "tokens",
+        },
         {"access", "schemas", "who"},
         {"commands"},
         {"control", "openapi", "reading"},

@@ -29,6 +29,8 @@ from penstock.cli.paint import Paint
 from penstock.cli.top_source import (
     AdminClient,
     AdminUnavailable,
+    HolderRow,
+    LeasedKeyRow,
     Look,
     key_rows,
     local_share,
@@ -203,6 +205,44 @@ def test_leases_leave_room_for_the_tables(height: int) -> None:
     lines = screen(now, now, Paint(io.StringIO()), 80, "http://a", height)
     assert len(lines) <= height
     assert sum("rule-" in line for line in lines) >= (height - 8) // 2
+
+
+LEASED = [
+    LeasedKeyRow("api|tenant=acme", "1000/second", 230, 1800, [
+        HolderRow("edge-1:7:aa", 200, 1500), HolderRow("edge-2:9:bb", 30, 300),
+    ]),
+    LeasedKeyRow("api|tenant=big", "10/second", 20, 90, [
+        HolderRow(f"edge-{number}:1:cc", 2, 9) for number in range(10)
+    ]),
+]  # fmt: skip
+
+
+def test_leased_keys_show_who_holds_how_much() -> None:
+    now = dataclasses.replace(many(1, 1), leases={"keys": 2, "units": 250}, leased_keys=LEASED)
+    lines = screen(many(1, 1), now, Paint(io.StringIO()), 70, "http://x")
+    at = next(at for at, line in enumerate(lines) if line.startswith("LEASED KEY"))
+    assert [re.sub(" +", " ", line.rstrip()) for line in lines[at : at + 4]] == [
+        "LEASED KEY units held asked/s",
+        " api|tenant=acme 1000/second 230 1,800",
+        " edge-1:7:aa 200 1,500",
+        " edge-2:9:bb 30 300",
+    ]
+    assert lines[at + 2].startswith("    edge-1")
+    # Not more lines for one key than people read.
+    assert re.search(r"\n +2 others +4 +18\n", "\n".join(lines))
+    assert "LEASED" not in "\n".join(screen(now, many(1, 1), Paint(io.StringIO()), 70, ""))
+
+
+@pytest.mark.parametrize("height", [12, 24, 40])
+def test_leased_keys_fit_the_screen(height: int) -> None:
+    now = dataclasses.replace(
+        many(30, 30), leases={"keys": 40, "units": 2}, leased_keys=LEASED[:1] * 20
+    )
+    lines = screen(now, now, Paint(io.StringIO()), 80, "http://x", height)
+    assert len(lines) <= height
+    assert any(line.startswith("REFUSED KEY") for line in lines)
+    if height >= 24:
+        assert any(re.match(r"LEASED KEY \(\d of 20\)", line) for line in lines)
 
 
 def test_what_others_chose_cannot_touch_the_terminal() -> None:

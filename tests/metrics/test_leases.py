@@ -49,11 +49,13 @@ def test_the_figures_of_a_store_that_leases() -> None:
         "lease_decisions_total here": 900,
         "lease_decisions_total directly": 100,
         "lease_calls_total": 40,
+        "lease_calls_saved": 860,
         "lease_failures_total": 3,
         "lease_granted_units_total": 1000,
         "lease_stretch": 2,
         "lease_returned_units_total": 50,
         "lease_lapsed_units_total": 6,
+        "lease_unused_ratio": 0.006,
     }
 
 

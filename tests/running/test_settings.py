@@ -62,6 +62,9 @@ def test_lists_may_be_given_again_or_with_commas() -> None:
         ({"PENSTOCK_HTTP": "a:99999"}, "http is HOST:PORT"),
         ({"PENSTOCK_WIRE": "carrier pigeon"}, "wire is one of auto, nghttp2, grpcio"),
         ({"PENSTOCK_WORKERS": "2", "PENSTOCK_STORE": "memory"}, "not shared between workers"),
+        ({"PENSTOCK_LEASE_REPLICAS": "1"}, "lease_replicas is for leases: use it with --leased"),
+        ({"PENSTOCK_LEASE_REPLICAS": "-1"}, "lease_replicas is at least 0, not -1"),
+        ({"PENSTOCK_STORE": "leased+memory:"}, "leased needs a store in Redis .* not 'leased.me"),
         ({"PENSTOCK_LEASED": "yes"}, "leased needs a store in Redis .* not 'auto'"),
         (
             {"PENSTOCK_LEASED": "yes", "PENSTOCK_STORE": "shared:/tmp/x"},

@@ -11,7 +11,7 @@
     {"do": "batch", "commands": [...]}                          many of the above, at once
     {"do": "reload"}
     {"do": "log_level", "level": "debug"}
-    {"do": "quotas"}
+    {"do": "quotas"}  {"do": "leases"}
 
 These run in every process. The following run in any one, as all have the same rules and
 counters::
@@ -33,7 +33,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
-from penstock.admin import counters, dumps, log_level, who
+from penstock.admin import counters, dumps, leases, log_level, who
 from penstock.async_gate import AnyGate
 from penstock.clock import WALL
 from penstock.control.switch_entries import switch
@@ -185,6 +185,7 @@ VERBS: dict[str, Callable[[AnyGate, Command], Any | Awaitable[Any]]] = {
     "batch": _batch,
     "reload": _reload,
     "quotas": lambda gate, command: {"degraded": False, "total": 0, "buckets": []},
+    "leases": lambda gate, command: leases.look(gate.store),
     "log_level": lambda gate, command: log_level.set_level(command["level"]),
     "level": lambda gate, command: log_level.get_level(),
     "summary": _summary,

@@ -72,7 +72,7 @@ class CountedDescriptor:
         limits = []
         for counters, key, name, overridden in self.kept:
             cost = 1 if key != self.key else self.cost
-            decision = await counters.submit("peek", key, cost)
+            decision = await counters.whole().submit("peek", key, cost)
             limits.append(
                 {
                     "name": name,

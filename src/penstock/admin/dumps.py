@@ -207,7 +207,7 @@ def _left(until: int, now: int) -> float | None:
     return None if until >= EVER else max(0, until - now) / SECOND
 
 
-def leases(snapshot: Snapshot) -> dict[str, Any] | None:
+def lease_figures(snapshot: Snapshot) -> dict[str, Any] | None:
     """What leases have done, in all workers; None if the store does not lease."""
     stores = snapshot.values.get("penstock_leases", {})
     if not stores:

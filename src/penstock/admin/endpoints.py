@@ -66,6 +66,8 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/version", "version", "Version, configuration and uptime.", "Version"),
     Endpoint("GET", "/v1/store", "store", "The store, and what its leases have done.", "Store",
              statuses=(501,)),
+    Endpoint("GET", "/v1/leases", "leases", "The busiest keys that are leased, and who holds how"
+             " much of each.", "Leases"),
     Endpoint("GET", "/v1/quotas", "quotas",
              "Buckets of Envoys that get quotas (RLQS): demand, share, assignment and expiry.",
              "Quotas"),

@@ -15,9 +15,10 @@ from penstock import _mode
 from penstock._version import __version__
 from penstock.admin.commands import Answer, Command, check_switch
 from penstock.admin.control import Control
-from penstock.admin.dumps import leases, stats_text
+from penstock.admin.dumps import lease_figures, stats_text
 from penstock.admin.endpoints import ENDPOINTS
 from penstock.admin.errors import RequestRejected
+from penstock.admin.leases import merged
 from penstock.admin.openapi import document
 from penstock.admin.reading import MOST_DESCRIPTORS, pairs_in
 from penstock.clock import MONOTONIC, SECOND, Clock
@@ -136,7 +137,7 @@ class Handlers:
     async def store(self, parameters: Parameters) -> dict[str, Any]:
         snapshot = await _call(self._sources.snapshot)
         about = await _call(self._sources.about)
-        return {"store": about.get("store"), "leases": leases(snapshot)}
+        return {"store": about.get("store"), "leases": lease_figures(snapshot)}
 
     async def quotas(self, parameters: Parameters) -> dict[str, Any]:
         """Of all workers: each has the streams that reached it."""
@@ -147,6 +148,10 @@ class Handlers:
             "total": sum(view["total"] for view in views),
             "buckets": [bucket for view in views for bucket in view["buckets"]],
         }
+
+    async def leases(self, parameters: Parameters) -> dict[str, Any]:
+        answers = await self._control.apply({"do": "leases"})
+        return merged(answer["result"] for answer in answers if answer["ok"])
 
     async def rules(self, parameters: Parameters) -> Any:
         return await self._ask({"do": "rules"})

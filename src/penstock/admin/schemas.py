@@ -92,6 +92,9 @@ _RULE = an_object(
         ),
     },
 )  # fmt: skip
+_HOLDERS = a_list(
+    an_object({"instance": TEXT, "units": WHOLE, "demand": WHOLE, "expires": SECONDS})
+)
 _COUNTED = an_object(
     {
         "descriptor": a_list(a_list(TEXT, minItems=2, maxItems=2)),
@@ -102,8 +105,7 @@ _COUNTED = an_object(
             an_object(
                 {"name": TEXT, "limit": LIMIT_TEXT, "allowed": FLAG, "remaining": WHOLE,
                  "retry_after": or_null(SECONDS), "reset_after": SECONDS, "overridden": FLAG,
-                 "degraded": FLAG, "holders": or_null(a_list(an_object(
-                     {"instance": TEXT, "units": WHOLE, "demand": WHOLE, "expires": SECONDS})))}
+                 "degraded": FLAG, "holders": or_null(_HOLDERS)}
             )
         ),
     }
@@ -159,6 +161,15 @@ SCHEMAS: dict[str, Schema] = {
                      "decided_directly": WHOLE, "calls": WHOLE, "failures": WHOLE,
                      "granted": WHOLE, "returned": WHOLE, "lapsed": WHOLE, "stretched": WHOLE}
                 )
+            ),
+        }
+    ),
+    "Leases": an_object(
+        {
+            "total": WHOLE,
+            "keys": a_list(
+                an_object({"limit": LIMIT_TEXT, "key": TEXT, "units": WHOLE, "demand": WHOLE,
+                           "holders": _HOLDERS})
             ),
         }
     ),

@@ -34,6 +34,26 @@ class AdminUnavailable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class HolderRow:
+    """What one process of the fleet holds of a key. ``demand`` is in units a second."""
+
+    instance: str
+    units: int
+    demand: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedKeyRow:
+    """A key that is leased, and who holds how much of it."""
+
+    key: str
+    limit: str
+    units: int
+    demand: int
+    holders: Sequence[HolderRow]
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """One reading of the service. Counts are since its start."""
 
@@ -43,6 +63,7 @@ class Look:
     about: Mapping[str, Any] = field(default_factory=dict)
     components: Mapping[str, str] = field(default_factory=dict)
     leases: Mapping[str, int] = field(default_factory=dict)  # empty if the store does not lease
+    leased_keys: Sequence[LeasedKeyRow] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +125,11 @@ class AdminClient:
         about = self._get("/v1/version")
         health = self._get("/v1/health")
         try:
-            leased = str(about.get("store", "")).endswith(", leased")
-            return look_of(top, about, health, self._get("/v1/store") if leased else None)
+            store = str(about.get("store", ""))
+            if not (store.endswith(", leased") or store.startswith("leased+")):
+                return look_of(top, about, health)
+            figures, leases = self._get("/v1/store"), self._get("/v1/leases")
+            return look_of(top, about, health, figures, leases)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise AdminUnavailable(f"{self.base} sent an unexpected answer: {error!r}") from None
 
@@ -147,9 +171,10 @@ def _why(base: str, status: int, body: bytes) -> str:
     return f"{base} failed: {error}"
 
 
-def look_of(top: Any, about: Any, health: Any, store: Any = None) -> Look:
-    """A reading from the answers of /v1/top, /v1/version, /v1/health and /v1/store."""
+def look_of(top: Any, about: Any, health: Any, store: Any = None, leased: Any = None) -> Look:
+    """A reading of /v1/top, /v1/version and /v1/health; and of /v1/store and /v1/leases."""
     leases = (store or {}).get("leases") or {}
+    leased = leased or {"keys": []}
     return Look(
         at=float(top["at"]),
         rules={
@@ -162,7 +187,17 @@ def look_of(top: Any, about: Any, health: Any, store: Any = None) -> Look:
         about=dict(about),
         components={str(n): str(state) for n, state in health.get("components", {}).items()},
         leases={str(name): int(count) for name, count in leases.items()},
+        leased_keys=[_leased_key(row) for row in leased["keys"]],
     )
+
+
+def _leased_key(row: Any) -> LeasedKeyRow:
+    holders = [
+        HolderRow(str(each["instance"]), int(each["units"]), int(each["demand"]))
+        for each in row["holders"]
+    ]
+    units, demand = int(row["units"]), int(row["demand"])
+    return LeasedKeyRow(str(row["key"]), str(row["limit"]), units, demand, holders)
 
 
 def rule_rows(before: Look, now: Look) -> list[RuleRow]:

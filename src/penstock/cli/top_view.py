@@ -7,7 +7,16 @@ from collections.abc import Sequence
 
 from penstock.cli.arguments import counted
 from penstock.cli.paint import Paint
-from penstock.cli.top_source import KeyRow, Look, RuleRow, key_rows, local_share, rule_rows, totals
+from penstock.cli.top_source import (
+    KeyRow,
+    LeasedKeyRow,
+    Look,
+    RuleRow,
+    key_rows,
+    local_share,
+    rule_rows,
+    totals,
+)
 
 NARROWEST = 40
 ROWS = 20
@@ -20,6 +29,9 @@ _RULE_COLUMNS = (
     ("allowed/s", 11), ("refused/s", 11), ("near/s", 9), ("% refused", 11), ("total", 14),
 )  # fmt: skip
 _KEY_COLUMNS = (("refused/s", 11), ("refused", 14))
+_LEASE_COLUMNS = (("units held", 12), ("asked/s", 11))
+# Holders of one key: the others are summed up in one line.
+_HOLDERS = 8
 # A text, and the same with colours.
 Piece = tuple[str, str]
 
@@ -39,11 +51,14 @@ def screen(
     lines = [_title(now, paint, width, admin), *_summary(before, now, rules, paint, width)]
     if now.leases:
         lines.append(_leases(before, now, width))
+    leased = _leased(now, paint, width, rows if height is None else max(0, (height - _OTHERS) // 3))
     for_rules = for_keys = rows
     if height is not None:
-        for_rules, for_keys = _room(len(rules), len(keys), height - bool(now.leases))
+        left = height - bool(now.leases) - len(leased)
+        for_rules, for_keys = _room(len(rules), len(keys), left)
     lines.append("")
     lines += _rules(rules[:for_rules], len(rules), paint, width)
+    lines += leased
     lines.append("")
     lines += _keys(keys[:for_keys], len(keys), paint, width)
     return lines if height is None else lines[:height]
@@ -134,6 +149,37 @@ def _keys(rows: Sequence[KeyRow], total: int, paint: Paint, width: int) -> list[
         count = f"{row.total:,}" if not row.error else f"{row.total - row.error:,}+"
         lines.append((row.key, [_number(row.refused), count]))
     return _table("REFUSED KEY", _KEY_COLUMNS, lines, total, paint, width, "no refusals yet")
+
+
+def _leased(now: Look, paint: Paint, width: int, most: int) -> list[str]:
+    """Who holds how much of each key; nothing if there is no room for it, or nothing leased."""
+    rows: list[tuple[str, Sequence[str]]] = []
+    keys = 0
+    for leased in now.leased_keys:
+        more = _holders(leased)
+        if rows and len(rows) + len(more) > most:
+            break
+        keys += 1
+        rows += more
+    if not rows or most < 2:
+        return []
+    total = len(now.leased_keys)
+    head = f"LEASED KEY ({keys} of {total})" if keys < total else "LEASED KEY"
+    return ["", *_table(head, _LEASE_COLUMNS, rows[:most], 0, paint, width, "")]
+
+
+def _holders(leased: LeasedKeyRow) -> list[tuple[str, Sequence[str]]]:
+    """A line for the key, and one for each process that holds some of it."""
+    lines: list[tuple[str, Sequence[str]]] = [
+        (f"{leased.key}  {leased.limit}", [f"{leased.units:,}", f"{leased.demand:,}"])
+    ]
+    for holder in leased.holders[:_HOLDERS]:
+        lines.append((f"  {holder.instance}", [f"{holder.units:,}", f"{holder.demand:,}"]))
+    others = leased.holders[_HOLDERS:]
+    if others:
+        units, demand = sum(each.units for each in others), sum(each.demand for each in others)
+        lines.append((f"  {len(others)} others", [f"{units:,}", f"{demand:,}"]))
+    return lines
 
 
 def _table(

@@ -96,11 +96,13 @@ def collect_leases(out: Snapshot, store: Store) -> None:
     out.set("penstock_lease_decisions_total", (*where, "here"), stats.decided_here)
     out.set("penstock_lease_decisions_total", (*where, "directly"), stats.decided_directly)
     out.set("penstock_lease_calls_total", where, stats.calls)
+    out.set("penstock_lease_calls_saved", where, stats.calls_saved)
     out.set("penstock_lease_failures_total", where, stats.failures)
     out.set("penstock_lease_granted_units_total", where, stats.granted)
     out.set("penstock_lease_stretch", where, stats.stretched)
     out.set("penstock_lease_returned_units_total", where, stats.returned)
     out.set("penstock_lease_lapsed_units_total", where, stats.lapsed)
+    out.set("penstock_lease_unused_ratio", where, stats.unused_share)
 
 
 def collect_process(out: Snapshot, worker: str) -> None:

@@ -17,6 +17,7 @@ from penstock.integrations.deciding.identity import FORWARDED, X_FORWARDED_FOR, 
 from penstock.limit_options import FAILURE_POLICIES
 from penstock.metrics.statsd import FORMATS, PLAIN, parse_address
 from penstock.stores.layout import LEAST_ROW, MOST_KEYS, MOST_ROW
+from penstock.stores.url import LEASED
 
 OFF = "off"
 
@@ -46,6 +47,10 @@ class Settings:
     leased: bool = _option(
         False, "decide hot keys in each worker, with units that are leased from the counters in"
         " Redis; needs a redis:// URL as the store", "switch",
+    )  # fmt: skip
+    lease_replicas: int = _option(
+        0, "with --leased, how many replicas of Redis must have a grant before it is spent, so that"
+        " a fail-over forgets no lease", "number", metavar="N",
     )  # fmt: skip
     control: str = _option(
         "memory:", "where rules, overrides and switches are shared with other instances: a"
@@ -204,10 +209,15 @@ class Settings:
             )
         if self.workers > 1 and self.store == "memory":
             raise SettingsError("memory is not shared between workers: use --store shared")
-        if self.leased and "://" not in self.store:
+        leased = self.leased or self.store.startswith(LEASED)
+        if leased and "://" not in self.store:
             raise SettingsError(
                 f"leased needs a store in Redis (--store redis://...), not {self.store!r:.100}"
             )
+        if self.lease_replicas < 0:
+            raise SettingsError(f"lease_replicas is at least 0, not {self.lease_replicas}")
+        if self.lease_replicas and not leased:
+            raise SettingsError("lease_replicas is for leases: use it with --leased")
         for prefix in ("", "http_", "admin_"):
             cert, key, clients = (
                 bool(getattr(self, f"{prefix}tls_{name}")) for name in ("cert", "key", "client_ca")

@@ -96,17 +96,17 @@ def open_store(where: str, settings: Settings, rules: RuleSet) -> Store:
             "share": settings.share,
         }
     try:
-        store = store_from_url(where, **options)
+        store = store_from_url(where.removeprefix(LEASED), **options)
     except (ModuleNotFoundError, TypeError, ValueError) as error:
         raise SettingsError(f"store: {error}") from None
-    if not settings.leased or where.startswith(LEASED):
+    if not settings.leased and not where.startswith(LEASED):
         return store
     from penstock.stores.leased import LeasedStore  # needs the extra for Redis
     from penstock.stores.redis import RedisStore
 
     if not isinstance(store, RedisStore):
         raise SettingsError("leased needs a store in Redis: --store redis://...")
-    return LeasedStore(store)
+    return LeasedStore(store, replicas=settings.lease_replicas)
 
 
 def _file_options(path: Path, settings: Settings, rules: RuleSet) -> dict[str, Any]:

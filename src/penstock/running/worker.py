@@ -8,13 +8,14 @@ import logging
 import socket
 from typing import Any
 
+from penstock.admin import leases
 from penstock.admin.commands import Answer, Command, apply_command, done, failed
 from penstock.async_gate import AsyncGate
 from penstock.errors import PenstockError, RulesError
 from penstock.events import Event, StoreDown, StoreUp
 from penstock.integrations.deciding.dimension_sources import parse_dimensions
 from penstock.integrations.deciding.identity import Trust
-from penstock.metrics import Recorder
+from penstock.metrics import Hashed, Recorder
 from penstock.rules.deciding.compiled import Prepared
 from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.model import RuleSet
@@ -66,6 +67,7 @@ class Worker:
         self.gate = AsyncGate(rules, self.store, lineage=lineage)
         if settings.shadow:
             self.gate.switches.mode("shadow")
+        self._hashed = None if salt is None else Hashed(salt)
         self.recorder = Recorder(worker=name, salt=salt)
         self.recorder.follow(self.gate)
         observer = observer_for(settings, self.recorder, salt)
@@ -190,6 +192,8 @@ class Worker:
             return done(snapshot.to_bytes().decode("latin-1"))
         if verb == "quotas" and self.quota_service is not None:
             return done(rows(self.quota_service))
+        if verb == "leases":
+            return done(await leases.look(self.store, self._hashed))
         if verb == "health":
             parts = self.health.parts().items()
             return done({name: [part.ok, part.reason] for name, part in parts})

@@ -129,6 +129,10 @@ async def test_the_admin_api_and_top_show_who_holds_what(
         assert 0 < holder["expires"] <= 10
     assert top.returncode == 0, top.stderr
     assert re.search(r"\n\d leases?  [\d,]+ units held  [\d.]+% decided locally\n", top.stdout)
+    table = top.stdout.partition("LEASED KEY")[2].partition("\n\n")[0]
+    assert "api|tenant=acme  1000000/day" in table
+    for holder in held:
+        assert re.search(rf"\n    {re.escape(holder['instance'])} +[\d,]+ +[\d,]+", table), table
 
 
 async def test_a_reload_changes_the_amount_of_a_leased_limit(

@@ -32,6 +32,8 @@ def collect(out: Snapshot, service: RlqsService) -> None:
         ("bank", stats.unanswered), ("undivided", stats.undivided), ("full", stats.ignored),
     ):  # fmt: skip
         out.set("penstock_rlqs_unanswered_total", (reason,), count)
+    out.set("penstock_rlqs_abandoned_total", (), stats.abandoned)
+    out.set("penstock_rlqs_bank_failures_total", (), stats.failures)
     out.set("penstock_rlqs_stalled_streams_total", (), stats.stalled)
     out.set("penstock_rlqs_degraded", (), int(service.degraded))
 

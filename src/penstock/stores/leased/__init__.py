@@ -17,8 +17,8 @@ to renew, and `holders.py` says who holds how much. `journal.py` counts what hap
 events, and `ending.py` is for forks and signals. docs/design/leases.md explains it all.
 """
 
-from penstock.stores.leased.holders import Holder
+from penstock.stores.leased.holders import Holder, LeasedKey
 from penstock.stores.leased.stats import LeaseStats
 from penstock.stores.leased.store import LeasedStore
 
-__all__ = ["Holder", "LeaseStats", "LeasedStore"]
+__all__ = ["Holder", "LeaseStats", "LeasedKey", "LeasedStore"]

@@ -130,13 +130,13 @@ class Exchange:
             self.close()
         return answers
 
-    def records(self, key: bytes) -> tuple[dict[bytes, bytes], int]:
-        """The records of a key's leases, and the server's time in nanoseconds.
+    def records(self, places: Sequence[bytes]) -> tuple[list[dict[bytes, bytes]], int]:
+        """The records of the leases of each key, and the server's time in nanoseconds.
 
         For any thread, over a connection of its own.
         """
         with self.store.client(timeout=_TIMEOUT) as client:
-            fields: Any = client.hgetall(key)
+            fields: list[Any] = [client.hgetall(place) for place in places]
             seconds, microseconds = client.time()
         return fields, seconds * SECOND + microseconds * MICROSECOND
 

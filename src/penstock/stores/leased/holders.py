@@ -21,6 +21,17 @@ class Holder:
     expires: float  # in so many seconds, if it is not renewed
 
 
+@dataclass(frozen=True, slots=True)
+class LeasedKey:
+    """A key that this process leases."""
+
+    limit: str
+    key: str
+    units: int  # in hand here
+    demand: int  # units a second here, refused ones included
+    holders: tuple[Holder, ...]  # in all processes, this one included
+
+
 def read_holders(fields: Mapping[bytes, bytes], now: int) -> list[Holder]:
     """Those that are live at ``now``, in nanoseconds since 1970; who has most comes first."""
     holders = []

@@ -227,8 +227,12 @@ class Renewal:
     def holders(self, counters: LeasedCounters, key: str) -> list[Holder]:
         """Who holds leases of a key, in all processes. Asks the server."""
         row = _direct(counters).redis_key(key)
-        place = keys.lease_key(self.exchange.store.prefix, row)
-        return read_holders(*self.exchange.records(place))
+        return self.holders_at([keys.lease_key(self.exchange.store.prefix, row)])[0]
+
+    def holders_at(self, places: Sequence[bytes]) -> list[list[Holder]]:
+        """The same by where the leases of each key are kept."""
+        records, now = self.exchange.records(places)
+        return [read_holders(fields, now) for fields in records]
 
     # The end ----------------------------------------------------------------------------
 

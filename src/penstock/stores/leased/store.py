@@ -20,7 +20,7 @@ from penstock.stores.leased.boottime import BOOT
 from penstock.stores.leased.counters import LeasedCounters
 from penstock.stores.leased.ending import begin_anew_after_fork, return_on_signal
 from penstock.stores.leased.exchange import Exchange
-from penstock.stores.leased.holders import Holder
+from penstock.stores.leased.holders import Holder, LeasedKey
 from penstock.stores.leased.lease import Lease
 from penstock.stores.leased.renewal import Renewal
 from penstock.stores.leased.stats import LeaseStats
@@ -193,6 +193,20 @@ class LeasedStore(Store):
             return []  # it is never leased
         holders: list[Holder] = counters.holders(key)
         return holders
+
+    def leased_keys(self, most: int = 20) -> list[LeasedKey]:
+        """The keys that this process leases, the busiest first, and who else holds units of them.
+
+        Asks the server.
+        """
+        leases = sorted(_leases(self._leased), key=lambda lease: -lease.demand)[:most]
+        if not leases:
+            return []
+        holders = self._renewal.holders_at([lease.places[1] for lease in leases])
+        return [
+            LeasedKey(str(each.counters.limit), each.key, each.available, each.demand, tuple(held))
+            for each, held in zip(leases, holders, strict=True)
+        ]
 
     def stats(self) -> LeaseStats:
         """Figures of this process."""
