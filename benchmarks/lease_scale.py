@@ -57,7 +57,7 @@ def run(quick: bool, server: redis_server.Server) -> list[Table]:
         f" call: {REQUESTS * batched / 1e6:.0f}",
         "used: of what one bucket would have admitted, after the burst; fullest interval: admitted"
         " less rate x time, of the burst; spread: of admitted / offered, 10th to 90th percentile",
-        "100 keys: horizon 1s; messages of several keys share calls, so there are fewer calls",
+        "calls a second: at most; messages about several keys share calls. 100 keys: horizon 1s",
     ]
     if not quick:
         try:

@@ -75,52 +75,56 @@ class Fleet:
         assert self.load.most_above(RATE, BURST) <= 0
 
 
-def test_two_envoys_follow_load_deaths_and_restarts(
-    stack: ExitStack, penstock_service: Start, app: int, store: str
+@pytest.mark.parametrize(
+    ("servers", "steady", "killed"),
+    [
+        # What each Envoy is asked for a second: twice the limit, and then the same the other way
+        # round. At last the busiest one is killed, and the others get its load.
+        (1, (160, 40), (200, 0)),
+        (1, (140, 40, 15, 5), (110, 60, 30, 0)),
+        (2, (140, 40, 15, 5), (110, 60, 30, 0)),
+    ],
+    ids=["two on one server", "four on one server", "two on each of two servers"],
+)
+def test_envoys_follow_load_deaths_and_restarts(
+    stack: ExitStack,
+    penstock_service: Start,
+    app: int,
+    store: str,
+    servers: int,
+    steady: tuple[float, ...],
+    killed: tuple[float, ...],
 ) -> None:
-    service = penstock_service(RULES, "--store", store)
-    fleet = Fleet(stack, app, "two")
-    fleet.add(service)
-    fleet.add(service)
-    _, end = fleet.run(16 * LONG, 160, 40)
-    steady = fleet.load.rate(end - 6, end)
-    start, end = fleet.run(18 * LONG, 40, 160)
-    followed = fleet.load.rate(start + 12, end)
-    # The server is restarted: Envoys go on with what they have, and get no more.
-    grpc = service.grpc
-    service.process.send_signal(signal.SIGKILL)
-    service.end()
-    fleet.run(3, 40, 160)
-    service = penstock_service(RULES, "--store", store, "--grpc", grpc)
-    _, end = fleet.run(12 * LONG, 40, 160)
-    restarted = fleet.load.rate(end - 4, end)
-    fleet.places[1].envoy.kill()
-    start, end = fleet.run(24, 200, 0)
-    inherited = fleet.load.rate(start + 20, end)
+    services = [penstock_service(RULES, "--store", store) for _ in range(servers)]
+    fleet = Fleet(stack, app, "limit")
+    for number in range(len(steady)):
+        fleet.add(services[number % servers])
+    flipped = steady[::-1]
+    used: dict[str, float] = {}
+    _, end = fleet.run(18 * LONG, *steady)
+    used["steady"] = fleet.load.rate(end - 6, end)
+    start, end = fleet.run(18 * LONG, *flipped)
+    used["flipped"] = fleet.load.rate(start + 12, end)
+    # A server is restarted. Envoys go on with what they have, and get no more. In a long run it is
+    # away until that has expired.
+    grpc = services[0].grpc
+    services[0].process.send_signal(signal.SIGKILL)
+    services[0].end()
+    fleet.run(3 * LONG, *flipped)
+    services[0] = penstock_service(RULES, "--store", store, "--grpc", grpc)
+    _, end = fleet.run(12 * LONG, *flipped)
+    used["restarted"] = fleet.load.rate(end - 4, end)
+    fleet.places[-1].envoy.kill()
+    start, end = fleet.run(20 + 4 * LONG, *killed)
+    used["killed"] = fleet.load.rate(start + 20, end)
     fleet.check()
-    assert steady >= STEADY
-    assert followed >= MOVING
-    assert restarted >= MOVING
-    assert inherited >= MOVING
-    quotas = service.told("/v1/quotas")
-    assert [each["node"] for each in quotas["buckets"]] == ["edge-1"]
-    assert quotas["buckets"][0]["divided"]["rate"] > 90
-
-
-def test_two_servers_with_two_envoys_each_share_one_bank(
-    stack: ExitStack, penstock_service: Start, app: int, store: str
-) -> None:
-    services = [penstock_service(RULES, "--store", store) for _ in range(2)]
-    fleet = Fleet(stack, app, "four")
-    for number in range(4):
-        fleet.add(services[number % 2])
-    _, end = fleet.run(18 * LONG, 140, 40, 15, 5)
-    steady = fleet.load.rate(end - 6, end)
-    start, end = fleet.run(18 * LONG, 5, 15, 140, 40)
-    followed = fleet.load.rate(start + 12, end)
-    fleet.check()
-    assert steady >= STEADY
-    assert followed >= MOVING
+    assert used["steady"] >= STEADY, used
+    assert min(used.values()) >= MOVING, used
+    buckets = [each for service in services for each in service.told("/v1/quotas")["buckets"]]
+    assert sorted(each["node"] for each in buckets) == [
+        f"edge-{number + 1}" for number in range(len(steady) - 1)
+    ]
+    assert sum(each["divided"]["rate"] for each in buckets) > MOVING
 
 
 def test_workers_without_redis_divide_a_limit_together(

@@ -34,9 +34,15 @@ class Steps:
     def __init__(self, limit: str, seed: int) -> None:
         self.chance = random.Random(seed)
         self.limit = Limit.parse(limit)
-        terms = law.terms_of(self.limit, share=self.chance.choice([0.05, 0.5, 1.0]))
+        terms = law.terms_of(self.limit)
         assert terms is not None
         self.terms = terms
+        # Those of instances with other options, or with so many keys that leases are stretched.
+        others = [
+            law.stretched(self.limit, law.HORIZON, None, factor, share)
+            for factor, share in [(2, 0.5), (16, 0.05), (1, 1.0)]
+        ]
+        self.kinds = [terms, terms, *(each for each in others if each is not None)]
         self.now = START
         # Of each holder: granted, spent, returned.
         self.held: dict[bytes, tuple[int, int, int]] = {}
@@ -99,11 +105,12 @@ def test_the_lua_bank_and_its_model_answer_alike(
                 expected.append(bank.hit(what, now))
                 direct.send(pipe, [Ask(now, key.decode(), steps.limit, redis_wire.HIT, what)])
                 continue
-            reply = bank.call(what, now)
+            terms = steps.chance.choice(steps.kinds)
+            reply = bank.call(what, now, terms)
             steps.granted(what.holder, reply.granted)
             expected.append(reply)
             policy = redis_script.policy(steps.limit, now)
-            arguments = wire.encode([wire.parcel("p", key, policy, steps.terms, what)])
+            arguments = wire.encode([wire.parcel("p", key, policy, terms, what)])
             clock = (now // SECOND, now % SECOND // MICROSECOND, LINGER, 1)
             pipe.evalsha(sha, *arguments, *clock)
         answers = pipe.execute()

@@ -37,6 +37,8 @@ def begin_anew_after_fork(store: Leasing) -> None:
 def return_on_signal(store: Leasing, signum: int) -> None:
     """See `LeasedStore.return_on_signal`."""
     former = signal.getsignal(signum)
+    if former is None:
+        raise ValueError(f"signal {signum} has a handler that is not Python's: it cannot be kept")
     known = weakref.ref(store)
 
     def give_back(number: int, frame: FrameType | None) -> None:
