@@ -121,7 +121,7 @@ FAMILIES: dict[str, Family] = {
                "Calls to Redis that were not needed since the start: decisions here, less the "
                "calls for leases."),
         Family("penstock_lease_failures_total", COUNTER, SUM, ("store",),
-               "Such calls that were not answered."),
+               "Such calls that were not answered, or not confirmed by enough replicas."),
         Family("penstock_lease_granted_units_total", COUNTER, SUM, ("store",),
                "Units that were leased."),
         Family("penstock_lease_stretch", GAUGE, MOST, ("store",),

@@ -129,6 +129,21 @@ def test_who_unsubscribes_hears_no_more(redis_url: str, prefix: str) -> None:
     assert heard == []
 
 
+def test_a_hook_may_give_leases_back(redis_url: str, prefix: str) -> None:
+    """It is called in the thread that renews."""
+    store, events = leasing(redis_url, prefix)
+    with store:
+        store.subscribe(lambda event: store.give_back() if not store.stats().returned else None)
+        limiter = Limiter(LIMIT, store=store)
+
+        def returned() -> bool:
+            for _ in range(12):
+                limiter.hit("k")
+            return any(isinstance(event, LeaseReturned) for event in events)
+
+        wait_until(returned, "a lease that goes back at once", 60)
+
+
 def test_a_hook_that_fails_breaks_nothing(redis_url: str, prefix: str) -> None:
     store, events = leasing(redis_url, prefix)
 

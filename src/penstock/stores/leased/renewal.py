@@ -57,7 +57,7 @@ class Renewal:
         self.name = instance_name()
         self.stretch = Stretch(self._clock.now())
         self._lock = threading.Lock()
-        self._trading = threading.Lock()
+        self._trading = threading.RLock()  # a hook may give leases back
         self._wake = threading.Event()
         self._asking: deque[Lease] = deque()
         self._timers: list[tuple[int, int, Lease]] = []
