@@ -84,7 +84,7 @@ fuzz: .make/penstock .make/packages
 
 # These take longer than a test otherwise may.
 soak: .make/penstock .make/packages
-	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q --timeout 0 tests/properties
+	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q --timeout 0 tests/properties tests/stores/leased/test_law.py
 	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q --timeout 0 tests/service/rlqs/test_envelope.py tests/running/e2e/test_rlqs_fleet.py
 	PENSTOCK_KILLS=5000 $(BIN)/pytest -q --timeout 0 -s tests/stores/test_shared_processes.py
 	PENSTOCK_KILLS=1000 $(BIN)/pytest -q --timeout 0 -s tests/concurrency/test_slot_processes.py

@@ -99,7 +99,7 @@ class AnyFleet(RuleBasedStateMachine):
 
 
 TestAnyFleet = AnyFleet.TestCase
-TestAnyFleet.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestAnyFleet.settings = settings(stateful_step_count=60, deadline=None)
 
 
 @pytest.mark.parametrize("limit", LIMITS)
