@@ -284,7 +284,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"behaviour", "traffic"},
         {"report"},
         {"simulate"},
-        {"recommending"},
+        {"exporting", "recommending"},
         {"rendering"},
     ],
     "replay.reading": [
@@ -305,6 +305,13 @@ INSIDE: dict[str, list[set[str]]] = {
     "replay.recommending": [
         {"arrivals", "choosing", "frontier", "yaml"},
         {"recommend"},
+    ],
+    "replay.exporting": [
+        {"escaping", "nginx_address"},
+        {"items"},
+        {"numbers"},
+        {"envoy", "haproxy", "nftables", "nginx"},
+        {"export"},
     ],
     "replay.rendering": [
         {"sections", "svg", "tables"},
@@ -420,7 +427,17 @@ INSIDE: dict[str, list[set[str]]] = {
         {"arguments", "logs", "paint", "top_source"},
         {"quota_view", "top_view"},
         {
-            *("admin", "bench", "check", "demo", "explain", "proxy", "quota", "recommend"),
+            *(
+                "admin",
+                "bench",
+                "check",
+                "demo",
+                "explain",
+                "export",
+                "proxy",
+                "quota",
+                "recommend",
+            ),
             *("rules", "serve", "simulate", "top"),
         },
     ],

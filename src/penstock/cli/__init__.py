@@ -21,6 +21,7 @@ from penstock.cli import (
     check,
     demo,
     explain,
+    export,
     proxy,
     quota,
     recommend,
@@ -36,7 +37,7 @@ from penstock.rules.reading.files import ENDINGS
 DONE = 0
 INTERRUPTED = 130
 _COMMANDS = (
-    *(demo, check, explain, recommend, simulate, rules),
+    *(demo, check, explain, recommend, simulate, export, rules),
     *(serve, admin, proxy, top, quota, bench),
 )
 # The extra that installs a module.

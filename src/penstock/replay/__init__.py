@@ -8,12 +8,14 @@
 ``reading`` scans lines of a log into columns, in the order of time. ``deciding`` matches each
 distinct request once, and decides on every one by the algorithms themselves, on a clock that the
 log sets. ``simulate.py`` makes a `Report` of it. ``recommending`` finds limits from the arrivals
-of each key. ``rendering`` writes reports for terminals and browsers. ``export`` translates rules
-for proxies and firewalls.
+of each key. ``rendering`` writes reports for terminals and browsers. ``exporting`` translates
+rules for proxies and firewalls.
 
 May import the rules, gates, stores and `integrations.deciding`, never the service.
 """
 
+from penstock.replay.exporting.export import Export, export, keys_of
+from penstock.replay.exporting.items import ExportError
 from penstock.replay.reading.formats import LogError
 from penstock.replay.reading.requests import Requests, read_log
 from penstock.replay.recommending.recommend import Recommendation, recommend
@@ -21,11 +23,15 @@ from penstock.replay.report import Report, RuleReport
 from penstock.replay.simulate import simulate
 
 __all__ = [
+    "Export",
+    "ExportError",
     "LogError",
     "Recommendation",
     "Report",
     "Requests",
     "RuleReport",
+    "export",
+    "keys_of",
     "read_log",
     "recommend",
     "simulate",
