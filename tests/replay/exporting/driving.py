@@ -41,7 +41,7 @@ class Result:
     differ: list[tuple[int, Asked]] = field(default_factory=list)
 
 
-def judge(rules: RuleSet, asked: Iterable[Asked]) -> Result:
+def judge(rules: RuleSet, asked: Iterable[Asked], slack: int = SLACK) -> Result:
     """Compare what a server did with what Penstock does under these rules."""
     clock, settings, result = ReplayClock(), Settings(), Result()
     gate = None
@@ -52,7 +52,7 @@ def judge(rules: RuleSet, asked: Iterable[Asked]) -> Result:
             of = settings.descriptors(gate)
         descriptors = of.of(LogRequest({"method": "GET", **each.request}.get))
         answers = []
-        for moment in (each.before - SLACK, each.after + SLACK):
+        for moment in (each.before - slack, each.after + slack):
             clock.time = moment
             looks = [type(pairs)(pairs.pairs, hits=0) for pairs in descriptors]
             looked = gate.check(*looks) if looks else None
@@ -71,7 +71,7 @@ def judge(rules: RuleSet, asked: Iterable[Asked]) -> Result:
         else:
             result.unclear += 1
         if admitted and descriptors:
-            clock.time = each.after + SLACK if answers[0] != answers[1] else each.after
+            clock.time = each.after + slack if answers[0] != answers[1] else each.after
             gate.check(*descriptors)
     return result
 
