@@ -60,6 +60,8 @@ demo: .make/penstock
 
 test: .make/penstock .make/packages
 	@tools/nginx.sh .make/nginx
+	@tools/program.sh .make/haproxy haproxy haproxy
+	@tools/program.sh .make/nft nft nftables
 	@PATH="$(CURDIR)/.make/nginx:$$PATH" tools/test.sh $(BIN)/pytest $(ARGS)
 
 check: .make/penstock .make/packages
