@@ -28,6 +28,11 @@ def register(commands: Commands) -> None:
     parser.add_argument("logs", nargs="*", metavar="LOG", help="files, patterns, or - for stdin")
     parser.add_argument("--against", metavar="RULES", help="older rules: what changes, for whom?")
     parser.add_argument(
+        "--exported",
+        metavar="TARGET",
+        help="what would the rules, exported to nginx, envoy, nftables or haproxy, do otherwise?",
+    )
+    parser.add_argument(
         "--traffic",
         metavar="TEXT",
         help='synthetic: "poisson 200/s keys 1000 zipf 1.1 for 1h, burst 50 every 10m"',
@@ -55,6 +60,7 @@ def register(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from penstock.replay.deciding.settings import read_dimensions
+    from penstock.replay.exporting.export import export
     from penstock.replay.rendering.sections import sections
     from penstock.replay.rendering.tables import write_csv
     from penstock.replay.rendering.terminal import print_sections
@@ -72,6 +78,17 @@ def run(arguments: argparse.Namespace) -> int:
         against = None
         if arguments.against:
             against = load_rules([arguments.against], merge_domains=merge)
+        if arguments.exported:
+            if arguments.against:
+                raise ValueError("--exported compares with the rules themselves: no --against")
+            made = export(
+                rules,
+                arguments.exported,
+                approximate=True,
+                domain=arguments.domain,
+                dimensions=arguments.dimension,
+            )
+            rules, against = made.means, made.rules
         requests = (
             Traffic(arguments.traffic)
             if arguments.traffic

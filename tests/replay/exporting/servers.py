@@ -71,6 +71,8 @@ def envoy(configuration: str, folder: Path) -> Iterator[Clients]:
         "@type": f"{types}.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "test",
         "use_remote_address": True,
+        "normalize_path": True,
+        "merge_slashes": True,
         "http_filters": [
             *filters,
             {"name": "envoy.filters.http.router", "typed_config": router},

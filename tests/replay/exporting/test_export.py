@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,7 +97,6 @@ def test_a_user_is_known_by_a_header_only() -> None:
         ("nginx", CLOSED, "return 429"),
         ("envoy", CLOSED, "direct_response"),
         ("envoy", BY_ADDRESS | {"concurrency": 3}, "circuit_breakers"),
-        ("envoy", {"key": "path", "limits": "9/second"}, "has the query, too"),
         ("envoy", {"key": "cookie:sid", "limits": "9/second"}, "no cookies"),
         ("envoy", BY_ADDRESS | {"limits": "9/second leaky_bucket"}, "delays no requests"),
         ("nftables", BY_ADDRESS | {"limits": "9/second leaky_bucket"}, "delays nothing"),
@@ -340,3 +340,17 @@ def test_the_command_says_what_differs(
     assert re.search(r"[1-9][\d.]* % of 2,000 requests are decided otherwise: ", said)
     assert re.search(r"[1-9]\d* admitted that the rules refuse, of 200 clients", said)
     assert "  192.0.2.1: " in said
+
+
+def test_simulating_what_was_exported(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = str(log_of(tmp_path, seconds=10))
+    file.write_text(file.read_text().replace("2/second", "2/minute sliding_log"))
+    assert main(["simulate", str(file), log, "--exported", "nginx", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["rules"][0]["limits"] == ["33/1000s burst 2"]
+    assert report["change"]["newly_allowed"] > 0
+    assert main(["simulate", str(file), log, "--exported", "apache"]) == 2
+    assert "use one of nginx, envoy" in capsys.readouterr().err
+    assert main(["simulate", str(file), log, "--exported", "nginx", "--against", str(file)]) == 2

@@ -56,6 +56,14 @@ def test_rules_that_never_meet_are_exact(tmp_path: Path) -> None:
     assert any(not each.admitted for each in asked)
 
 
+def test_each_path_has_its_bucket(tmp_path: Path) -> None:
+    made = export(rules({"key": "path", "limits": "2/hour"}), "envoy", keys=100)
+    targets = ["/a", "/a?b=1", "/%61", "/b", "//b", "/b?", "/x/../b", "/A", "/%41"]
+    with envoy(made.text, tmp_path) as clients:
+        got = [clients({"peer": "127.0.0.1", "target": target}) for target in targets]
+    assert got == [True, True, False, True, True, False, False, True, True]
+
+
 def test_a_window_stays_within_the_stated_error(tmp_path: Path) -> None:
     limit = {"limit": "15/second", "algorithm": "fixed_window"}
     made = export(rules(BY_ADDRESS | {"limits": limit}), "envoy", never_above=True, keys=100)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import itertools
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.replay import export
+from penstock.replay import ExportError, export
 from replay.exporting.driving import drive, judge, most_in_window
 from replay.exporting.servers import nginx
 
@@ -180,3 +181,25 @@ def test_limit_conn_counts_what_runs(tmp_path: Path) -> None:
         assert clients.status({"peer": "127.0.0.9"}) == 200
         for connection in held:
             connection.close()
+
+
+def test_limit_req_has_counted_what_limit_conn_refuses(tmp_path: Path) -> None:
+    """Which is why the two together are an approximation."""
+    both = rules(BY_ADDRESS | {"concurrency": 1, "limits": "5/minute"})
+    with pytest.raises(ExportError, match="without its other limits: what these refuse"):
+        export(both, "nginx")
+    made = export(both, "nginx", approximate=True, keys=9)
+    assert [piece.how for piece in made.pieces] == ["approximate", "exact"]
+    (tmp_path / "large").write_bytes(b"x" * 30_000_000)
+    with nginx(made.text, tmp_path, "location /large { }") as clients:
+        connection = http.client.HTTPConnection("127.0.0.1", clients.port, timeout=60)
+        connection.request("GET", "/large")
+        connection.getresponse()
+        assert [clients({"peer": "127.0.0.1"}) for _ in range(4)] == [False] * 4
+        connection.close()
+        until = time.monotonic() + 60
+        while "limiting connections" not in (tmp_path / "error.log").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert not clients({"peer": "127.0.0.1"})
+        assert "limiting requests" in (tmp_path / "error.log").read_text()

@@ -86,7 +86,7 @@ NFT = re.compile(
     st.sampled_from(TARGETS),
     TEXTS,
     st.one_of(
-        st.sampled_from(["remote_address", "path", "method", "host", "header:x-a"]),
+        *[st.sampled_from(["remote_address", "path", "method", "host", "header:x-a"])] * 4,
         TEXTS.map("header:{}".format), TEXTS.map("cookie:{}".format), TEXTS,
     ),
     st.one_of(st.just(""), TEXTS),
@@ -204,7 +204,9 @@ def test_hostile_values_in_haproxy(tmp_path: Path) -> None:
         check(clients, made)
 
 
-@pytest.mark.parametrize(("to", "server"), [("nginx", nginx), ("haproxy", haproxy)])
+@pytest.mark.parametrize(
+    ("to", "server"), [("nginx", nginx), ("envoy", envoy), ("haproxy", haproxy)]
+)
 def test_hostile_paths(to: str, server: Any, tmp_path: Path) -> None:
     paths = [f"/{value}" for value in VALUES if "\\" not in value and "%" not in value]
     paths = [path for path in paths if not set("#;?").intersection(path)]

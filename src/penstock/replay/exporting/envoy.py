@@ -12,7 +12,14 @@ from math import gcd
 
 from penstock.errors import RulesError
 from penstock.limits import Limit
-from penstock.replay.exporting.escaping import HEADER_NAME, address_of, comment, quoted, re2
+from penstock.replay.exporting.escaping import (
+    HEADER_NAME,
+    address_of,
+    comment,
+    quoted,
+    re2,
+    re2_path,
+)
 from penstock.replay.exporting.items import (
     ADDRESS,
     COOKIE,
@@ -42,11 +49,15 @@ LOAD = (
     "",
     "- Every Envoy counts for itself; its workers count together.",
     "- Clients are known by their address if use_remote_address is true, or by X-Forwarded-For.",
+    "- Rules by path need normalize_path and merge_slashes in the HTTP connection manager:",
+    "  without them, /%6Cogin is not /login.",
     "- Envoy 1.40 refills buckets continuously, as Penstock does; old ones refill them in steps.",
     "- max_dynamic_descriptors is the room for keys. If there are more, clients that were",
     "  forgotten begin with a full bucket.",
 )
 TYPES = "type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3"
+_EXPRESSION = "envoy.rate_limit_descriptors.expr"
+_EXPRESSION_TYPE = "type.googleapis.com/envoy.extensions.rate_limit_descriptors.expr.v3.Descriptor"
 _LEAST_INTERVAL = SECOND // 20
 _MOST = 2**32 - 1
 _KEY = "penstock"
@@ -137,13 +148,13 @@ def _actions(part: Part, at: int) -> list[tuple[str, str]]:
     if part.value is not None:
         out.append(_match(name, part.value, f"{_KEY}_{at}", expect=True))
     if part.counted:
-        if kind == PATH:
-            raise RulesError(
-                "Envoy's :path has the query, too, so that every query would be counted on its"
-                " own: write a step for each path, or share_threshold with a wildcard"
-            )
         key = f"{_KEY}_{at}_value"
         action = f'request_headers: {{header_name: "{name}", descriptor_key: {key}}}'
+        if kind == PATH:  # the header has the query, too
+            action = (
+                f'extension: {{name: {_EXPRESSION}, typed_config: {{"@type": {_EXPRESSION_TYPE},'
+                f" descriptor_key: {key}, text: request.url_path}}}}"
+            )
         out.append((action, f"{{key: {key}}}"))
     return out
 
@@ -157,7 +168,7 @@ def _header_name(part: Part) -> str:
 def _match(name: str, value: str, key: str, *, expect: bool) -> tuple[str, str]:
     wildcard = "*" in value
     if name == ":path":
-        matcher = f"safe_regex: {{regex: {quoted(re2(value, wildcard=wildcard) + _QUERY)}}}"
+        matcher = f"safe_regex: {{regex: {quoted(re2_path(value, wildcard=wildcard) + _QUERY)}}}"
     elif wildcard:
         matcher = f"safe_regex: {{regex: {quoted(re2(value, wildcard=True))}}}"
     else:

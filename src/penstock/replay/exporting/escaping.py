@@ -91,6 +91,20 @@ def _re2_literal(text: str) -> str:
     return "".join(char if _PLAIN.fullmatch(char) else f"\\x{{{ord(char):x}}}" for char in text)
 
 
+def re2_path(value: str, *, wildcard: bool) -> str:
+    """The same for a path that Envoy has normalized: some characters stay escaped in it."""
+    bytes_of(value)
+    pieces = value.split("*") if wildcard else [value]
+    return ".*".join("".join(map(_path_char, piece)) for piece in pieces)
+
+
+def _path_char(char: str) -> str:
+    if _PLAIN.fullmatch(char):
+        return char
+    escaped = "".join(f"%{byte:02x}" for byte in char.encode())
+    return f"(?:{_re2_literal(char)}|(?i:{escaped}))"
+
+
 def quoted(text: str) -> str:
     """A text as a double-quoted scalar of YAML."""
     bytes_of(text)

@@ -174,6 +174,10 @@ def _warnings(
         out.append(
             f"nobody said how many keys there are: there is room for {room:,}; give --log or --keys"
         )
+    if isinstance(keys, Mapping):
+        for piece in pieces:
+            if piece.item.counted and not keys.get(piece.item.rule.id):
+                out.append(f"{piece.item.title}: the log has no key of this rule")
     for piece in pieces:
         if piece.how != "exact":
             out.append(f"{piece.item.title}: {piece.how}: {'; '.join(piece.error)}")

@@ -44,6 +44,8 @@ LOAD = (
     "",
     "- Every HAProxy counts for itself, unless its tables are shared by peers.",
     "- Behind a proxy that sets the header: http-request set-src hdr(x-forwarded-for), first.",
+    "- Paths are compared decoded, but // and /../ stay as they are: refuse such paths, if your",
+    "  servers resolve them.",
     "- A full table forgets its oldest keys.",
 )
 MILLISECOND = 1_000_000

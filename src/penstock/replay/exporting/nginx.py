@@ -31,6 +31,7 @@ from penstock.replay.exporting.items import (
     Part,
     Piece,
     merged,
+    together,
 )
 from penstock.replay.exporting.nginx_address import address_map, variable
 from penstock.replay.exporting.numbers import (
@@ -101,11 +102,12 @@ def write(item: Item, items: list[Item], choices: Choices) -> Piece:
     if item.concurrency:
         piece = Piece(item, item.limit)
         share_note(piece)
-        together_note(piece, [other for other in items if not other.concurrency])
         lines += [f"limit_conn_zone {key} zone={zone};"]
         lines += [f"limit_conn {item.name} {item.limit.amount};"]
     else:
         bucket, piece = as_bucket(item, choices)
+        # limit_req comes before limit_conn.
+        together_note(piece, [each for each in items if each.concurrency and together(each, item)])
         text, kept = _rate(bucket)
         round_rate(piece, rate(bucket), Fraction(kept, 1000))
         delay = "" if bucket.algorithm == "leaky_bucket" else " nodelay"
