@@ -26,6 +26,7 @@ from penstock.replay.exporting.numbers import Choices, Inexact
 from penstock.replay.report import Report
 from penstock.replay.simulate import RequestsLike, RulesLike, as_rules, simulate
 from penstock.rules.model import Domain, RuleSet, Step
+from penstock.rules.problems import Problem
 
 TARGETS: Mapping[str, ModuleType] = {
     "nginx": nginx, "envoy": envoy, "nftables": nftables, "haproxy": haproxy,
@@ -90,16 +91,7 @@ def export(
     of = _domain(ruleset, domain)
     choices = Choices(approximate or never_above, never_above, keys, _ports(ports))
     items, problems = items_of(of, sources_of(dimensions), only)
-    pieces: list[Piece] = []
-    for item in items:
-        try:
-            pieces.append(target.write(item, items, choices))
-        except Inexact as error:
-            problems.append(
-                refuse(item, f"not exact in {target.NAME}: {error}; --approximate permits that")
-            )
-        except RulesError as error:
-            problems.append(refuse(item, str(error)))
+    pieces = _written(target, items, choices, problems)
     if problems:
         raise ExportError(sorted(set(problems)))
     if not items:
@@ -115,6 +107,30 @@ def export(
         _warnings(pieces, keys, target),
         dimensions,
     )
+
+
+def _written(
+    target: ModuleType, items: list[Item], choices: Choices, problems: list[Problem]
+) -> list[Piece]:
+    """The pieces; adds what cannot be translated to the problems."""
+    permissive = replace(choices, approximate=True)
+    possible: list[Item] = []
+    for item in items:
+        try:
+            target.write(item, items, permissive)
+            possible.append(item)
+        except RulesError as error:
+            problems.append(refuse(item, str(error)))
+    # Again, as what is refused makes nothing else inexact.
+    pieces: list[Piece] = []
+    for item in possible:
+        try:
+            pieces.append(target.write(item, possible, choices))
+        except Inexact as error:
+            problems.append(
+                refuse(item, f"not exact in {target.NAME}: {error}; --approximate permits that")
+            )
+    return pieces
 
 
 def keys_of(

@@ -136,7 +136,5 @@ def check(piece: Piece, choices: Choices) -> None:
 
 def notes(piece: Piece) -> list[str]:
     """The comments above an item."""
-    how = {"exact": [], "rounded": piece.error}.get(
-        piece.how, [f"APPROXIMATE: {error}" for error in piece.error]
-    )
-    return [f"# {line}" for line in (piece.item.title, *how)]
+    mark = "APPROXIMATE: " if piece.how == APPROXIMATE else ""
+    return [f"# {piece.item.title}", *(f"# {mark}{error}" for error in piece.error)]
