@@ -129,6 +129,16 @@ def test_the_grammars_can_fail() -> None:
     assert HAPROXY.fullmatch("    user root") is None
 
 
+@pytest.mark.parametrize("word", ["include", "default", "hostnames", "volatile", "get", "~"])
+def test_words_of_maps_are_values(word: str) -> None:
+    """nginx does not care for quotes around them."""
+    for key in ("method", "host", "header:x-a", "path"):
+        text = made_of("nginx", "web", key, word, "a")
+        assert text is not None
+        (last,) = [words for words in directives(text) if words[-1] == "all"]
+        assert last[0].startswith("~^")
+
+
 @pytest.mark.parametrize("to", TARGETS)
 def test_scopes_of_addresses_are_refused(to: str) -> None:
     """ipaddress takes any text for one."""

@@ -115,8 +115,6 @@ def write(item: Item, items: list[Item], choices: Choices) -> Piece:
         lines += [f"limit_req_zone {key} zone={zone} rate={text};"]
         lines += [f"limit_req zone={item.name}{burst}{delay};"]
         piece.means = Limit(kept, "1000s", burst=bucket.burst, algorithm=bucket.algorithm)
-    if any(part.source.kind == HOST and part.value for part in item.parts):
-        piece.error.append("the case of letters in Host does not matter to nginx")
     check(piece, choices)
     piece.sections = ([*notes(piece), *lines, ""],)
     return piece
@@ -218,6 +216,7 @@ def _pattern(part: Part, value: str) -> str:
     kind, wildcard = part.source.kind, "*" in value
     if kind == ADDRESS:
         return f'"{address_of(value)}"'
-    if kind in (METHOD, HOST) and not wildcard and len(value) <= 40 and is_plain(value):
+    # nginx takes methods in upper case only; in a map, words such as include have a meaning.
+    if kind == METHOD and value.isupper() and len(value) <= 40 and is_plain(value):
         return f'"{value}"'
     return f'"~{pcre(value, wildcard=wildcard)}"'
