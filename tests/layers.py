@@ -307,7 +307,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"recommend"},
     ],
     "replay.exporting": [
-        {"escaping", "nginx_address"},
+        {"escaping", "nginx_address", "sources"},
         {"items"},
         {"numbers"},
         {"envoy", "haproxy", "nftables", "nginx"},

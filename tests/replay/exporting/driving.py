@@ -1,19 +1,23 @@
 """Requests to a real server, with the times at which they were sent, and Penstock as the judge.
 
 A server decides at some time between the moment before a request is sent and the moment after its
-response has come. Penstock decides for both moments. If it decides alike, the server must, too. If
-not, the request is not compared: it was sent too near to the moment at which a unit came back.
+response has come. Penstock decides twice: strictly, as if every request had been counted as late as
+can be and this one came as early, and leniently, the other way round. What both admit, the server
+must admit, and what both refuse, it must refuse. Other requests are not compared: they came too
+near to the moment at which a unit came back.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from penstock import Descriptor, Gate
 from penstock.replay.deciding.log_request import LogRequest
 from penstock.replay.deciding.settings import ReplayClock, Settings
 from penstock.rules.model import RuleSet
@@ -41,38 +45,67 @@ class Result:
     differ: list[tuple[int, Asked]] = field(default_factory=list)
 
 
+class Judge:
+    """Penstock's own gate, on a clock that is set for each question."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self._rules = rules
+        self._clock, self._settings = ReplayClock(), Settings()
+        self._gate: Gate | None = None
+
+    def descriptors(self, request: dict[str, str], now: int) -> list[Descriptor]:
+        if self._gate is None:
+            self._clock.time = now
+            self._gate = self._settings.gate(self._rules, self._clock)
+            self._of = self._settings.descriptors(self._gate)
+        return self._of.of(LogRequest({"method": "GET", **request}.get))
+
+    def admits(self, descriptors: list[Descriptor], now: int) -> bool:
+        """Whether it would, at this time; nothing is counted."""
+        if not descriptors:
+            return True
+        assert self._gate is not None
+        self._clock.time = now
+        look = self._gate.check(*(Descriptor(each.pairs, hits=0) for each in descriptors))
+        # A look at a closed rule is refused.
+        return look.allowed and (look.decision is None or look.decision.remaining >= 1)
+
+    def count(self, descriptors: list[Descriptor], now: int) -> None:
+        """Count it at this time, or as soon after it as there is room."""
+        assert self._gate is not None
+        for _ in range(10):
+            self._clock.time = now
+            verdict = self._gate.check(*descriptors)
+            if verdict.allowed:
+                return
+            assert verdict.retry_after is not None
+            now += math.ceil(verdict.retry_after * 1e9)
+        raise AssertionError("there is no room")
+
+
 def judge(rules: RuleSet, asked: Iterable[Asked], slack: int = SLACK) -> Result:
     """Compare what a server did with what Penstock does under these rules."""
-    clock, settings, result = ReplayClock(), Settings(), Result()
-    gate = None
+    strict, lenient, result = Judge(rules), Judge(rules), Result()
     for number, each in enumerate(asked):
-        if gate is None:
-            clock.time = each.before
-            gate = settings.gate(rules, clock)
-            of = settings.descriptors(gate)
-        descriptors = of.of(LogRequest({"method": "GET", **each.request}.get))
-        answers = []
-        for moment in (each.before - slack, each.after + slack):
-            clock.time = moment
-            looks = [type(pairs)(pairs.pairs, hits=0) for pairs in descriptors]
-            looked = gate.check(*looks) if looks else None
-            # A look at a closed rule is refused.
-            answers.append(
-                looked is None
-                or (looked.allowed and (looked.decision is None or looked.decision.remaining >= 1))
-            )
+        earliest, latest = each.before - slack, each.after + slack
+        descriptors = strict.descriptors(each.request, earliest)
+        lenient.descriptors(each.request, earliest)
         admitted = each.admitted
-        if answers[0] == answers[1]:
-            result.compared += 1
-            admitted = answers[0]
-            result.admitted += admitted
-            if admitted != each.admitted:
-                result.differ.append((number, each))
+        if strict.admits(descriptors, earliest):
+            expected: bool | None = True
         else:
+            expected = None if lenient.admits(descriptors, latest) else False
+        if expected is None:
             result.unclear += 1
+        else:
+            result.compared += 1
+            result.admitted += expected
+            admitted = expected
+            if expected != each.admitted:
+                result.differ.append((number, each))
         if admitted and descriptors:
-            clock.time = each.after + slack if answers[0] != answers[1] else each.after
-            gate.check(*descriptors)
+            strict.count(descriptors, latest)
+            lenient.count(descriptors, earliest)
     return result
 
 
@@ -155,11 +188,11 @@ class Clients:
 
 
 def most_in_window(asked: Iterable[Asked], window: int) -> int:
-    """The most admitted requests in any half-open window."""
-    times = [each.after for each in asked if each.admitted]
+    """The most admitted requests that certainly came within less than a window."""
+    admitted = [each for each in asked if each.admitted]
     most = start = 0
-    for at, moment in enumerate(times):
-        while moment - times[start] >= window:
+    for at, each in enumerate(admitted):
+        while each.after - admitted[start].before >= window:
             start += 1
         most = max(most, at - start + 1)
     return most

@@ -143,6 +143,13 @@ def test_domains_and_targets_by_name() -> None:
         export(rules(BY_ADDRESS | {"limits": "9/second"}), "nftables", ports=[0])
 
 
+def test_too_many_limits() -> None:
+    many = [{"key": "path", "value": f"/{at}", "limits": "9/second"} for at in range(1001)]
+    with pytest.raises(ExportError, match="1,001 limits are too many"):
+        export(rules(*many), "nginx")
+    assert export(rules(*many[:400]), "haproxy", approximate=True).text.count("\nbackend ") == 400
+
+
 # Sizes -------------------------------------------------------------------------------------------
 
 

@@ -18,11 +18,11 @@ def test_a_bucket_is_exact(tmp_path: Path) -> None:
     made = export(rules(BY_ADDRESS | {"limits": "20/second burst 10"}), "envoy", keys=100)
     assert [piece.how for piece in made.pieces] == ["exact"]
     with envoy(made.text, tmp_path) as clients:
-        asked = drive(clients, requests(300), 0.025)
+        asked = drive(clients, requests(400), 0.025)
     result = judge(made.rules, asked)
     assert result.differ == []
     assert result.compared >= 200
-    assert 50 < result.admitted < 250
+    assert 50 < result.admitted < 350
     assert set(clients.statuses) == {200, 429}
 
 
@@ -71,7 +71,7 @@ def test_a_window_stays_within_the_stated_error(tmp_path: Path) -> None:
     with envoy(made.text, tmp_path) as clients:
         asked = drive(clients, requests(250, clients=1), 0.03)
     assert judge(made.means, asked).differ == []
-    assert 5 < most_in_window(asked, 10**9 - 6_000_000) <= 15
+    assert 5 < most_in_window(asked, 10**9) <= 15
 
 
 def test_there_is_room_for_all_keys(tmp_path: Path) -> None:

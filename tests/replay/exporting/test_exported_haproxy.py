@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.replay import ExportError, export
-from replay.exporting.driving import Asked, drive, judge, most_in_window
+from replay.exporting.driving import SLACK, Asked, drive, judge, most_in_window
 from replay.exporting.servers import haproxy
 from replay.exporting.test_exported_nginx import BY_ADDRESS, requests, rules
 
@@ -36,7 +36,9 @@ def test_windows_decide_as_stated(tmp_path: Path, limit: str) -> None:
     assert "up to 19 in some 500ms" in made.text
     with haproxy(made.text, tmp_path) as clients:
         asked = drive(clients, requests(330, clients=1), 0.04)
-    result = judge(made.means, from_a_boundary(asked, SECOND // 2))
+    # Where the first one falls is known as well as its time is.
+    slack = SLACK + (asked[0].after - asked[0].before) // 2
+    result = judge(made.means, from_a_boundary(asked, SECOND // 2), slack)
     assert len(result.differ) <= result.compared // 100
     assert result.compared >= 200
     assert 50 < result.admitted < 300
@@ -50,7 +52,7 @@ def test_never_above(tmp_path: Path) -> None:
     assert "at most 10 come in any 500ms" in made.text
     with haproxy(made.text, tmp_path) as clients:
         asked = drive(clients, requests(250, clients=1), 0.04)
-    assert 3 < most_in_window(asked, SECOND // 2 - 6_000_000) <= 10
+    assert 3 < most_in_window(asked, SECOND // 2) <= 10
 
 
 def test_refused_requests_count_nowhere(tmp_path: Path) -> None:
@@ -117,6 +119,18 @@ def test_a_closed_rule_refuses_and_a_shadow_does_not(tmp_path: Path) -> None:
     with haproxy(made.text, tmp_path) as clients:
         assert [clients({"peer": "127.0.0.1"}) for _ in range(3)] == [True] * 3
         assert clients.status({"peer": "127.0.0.1", "method": "DELETE"}) == 429
+
+
+def test_a_shadow_counts_what_it_would_admit(tmp_path: Path) -> None:
+    shadow = BY_ADDRESS | {"limits": "2/hour", "shadow_mode": True}
+    made = export(rules(shadow), "haproxy", approximate=True, keys=9)
+    show = "    http-after-response set-header X-Count %[sc_get_gpc0(0)]\n"
+    with haproxy(made.text, tmp_path, show) as clients:
+        counts = []
+        for _ in range(4):
+            assert clients({"peer": "127.0.0.1"})
+            counts.append(clients.answer.headers["X-Count"])
+    assert counts == ["1", "2", "2", "2"]
 
 
 def test_a_request_has_three_counters() -> None:

@@ -30,11 +30,11 @@ def test_a_bucket_is_exact(tmp_path: Path) -> None:
     made = export(rules(BY_ADDRESS | {"limits": "20/second burst 10"}), "nginx", keys=100)
     assert [piece.how for piece in made.pieces] == ["exact"]
     with nginx(made.text, tmp_path) as clients:
-        asked = drive(clients, requests(300), 0.025)
+        asked = drive(clients, requests(400), 0.025)
     result = judge(made.rules, asked)
     assert result.differ == []
     assert result.compared >= 200
-    assert 50 < result.admitted < 250
+    assert 50 < result.admitted < 350
     assert set(clients.statuses) == {200, 429}
 
 
@@ -44,7 +44,7 @@ def test_a_rounded_rate_is_what_it_says(tmp_path: Path) -> None:
     (piece,) = made.pieces
     assert (piece.how, str(piece.means)) == ("rounded", "16666/1000s burst 8")
     with nginx(made.text, tmp_path) as clients:
-        asked = drive(clients, requests(300), 0.03)
+        asked = drive(clients, requests(400), 0.03)
     result = judge(made.means, asked)
     assert result.differ == []
     assert result.compared >= 200
@@ -94,7 +94,7 @@ def test_a_window_stays_within_the_stated_error(tmp_path: Path, never_above: boo
     with nginx(made.text, tmp_path) as clients:
         asked = drive(clients, requests(300, clients=1), 0.03)
     assert judge(made.means, asked).differ == []
-    assert 5 < most_in_window(asked, 10**9 - 6_000_000) <= most
+    assert 5 < most_in_window(asked, 10**9) <= most
 
 
 def test_a_shaper_delays(tmp_path: Path) -> None:

@@ -21,26 +21,21 @@ from penstock.replay.exporting.escaping import (
     re2_path,
 )
 from penstock.replay.exporting.items import (
-    ADDRESS,
-    COOKIE,
-    HEADER,
-    HOST,
-    METHOD,
-    PATH,
     Item,
     Part,
     Piece,
     merged,
-    together,
 )
 from penstock.replay.exporting.numbers import (
     SECOND,
     Choices,
+    Job,
     as_bucket,
     check,
     notes,
     together_note,
 )
+from penstock.replay.exporting.sources import ADDRESS, COOKIE, HEADER, HOST, METHOD, PATH
 
 NAME, FILE = "Envoy", "penstock-limits.yaml"
 LOAD = (
@@ -64,8 +59,9 @@ _KEY = "penstock"
 _HEADERS = {METHOD: ":method", PATH: ":path", HOST: ":authority"}
 
 
-def write(item: Item, items: list[Item], choices: Choices) -> Piece:
+def write(item: Item, job: Job) -> Piece:
     """Sections: ``rate_limits``, and ``descriptors``."""
+    choices = job.choices
     if item.concurrency:
         raise RulesError(
             "Envoy counts running requests for a whole cluster only: see circuit_breakers, or keep"
@@ -78,7 +74,7 @@ def write(item: Item, items: list[Item], choices: Choices) -> Piece:
     if item.limit.algorithm == "leaky_bucket":
         raise RulesError("Envoy delays no requests: write algorithm: token_bucket")
     bucket, piece = as_bucket(item, choices)
-    together_note(piece, [each for each in items if each is not item and together(each, item)])
+    together_note(piece, job.meeting(item))
     tokens, interval = _fill(bucket)
     piece.means = Limit(tokens, f"{interval}ns", burst=bucket.burst)
     actions = [f"generic_key: {{descriptor_key: {_KEY}, descriptor_value: {item.name}}}"]

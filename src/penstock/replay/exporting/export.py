@@ -21,8 +21,9 @@ from penstock.limits import Limit
 from penstock.replay.deciding.settings import read_dimensions
 from penstock.replay.exporting import envoy, haproxy, nftables, nginx
 from penstock.replay.exporting.escaping import comment
-from penstock.replay.exporting.items import ExportError, Item, Piece, items_of, refuse, sources_of
-from penstock.replay.exporting.numbers import Choices, Inexact
+from penstock.replay.exporting.items import ExportError, Item, Piece, items_of, refuse
+from penstock.replay.exporting.numbers import Choices, Inexact, Job
+from penstock.replay.exporting.sources import sources_of
 from penstock.replay.report import Report
 from penstock.replay.simulate import RequestsLike, RulesLike, as_rules, simulate
 from penstock.rules.model import Domain, RuleSet, Step
@@ -31,6 +32,8 @@ from penstock.rules.problems import Problem
 TARGETS: Mapping[str, ModuleType] = {
     "nginx": nginx, "envoy": envoy, "nftables": nftables, "haproxy": haproxy,
 }  # fmt: skip
+# Each is looked at for every request, in most targets.
+MOST_LIMITS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,11 @@ def export(
     of = _domain(ruleset, domain)
     choices = Choices(approximate or never_above, never_above, keys, _ports(ports))
     items, problems = items_of(of, sources_of(dimensions), only)
+    if len(items) > MOST_LIMITS:
+        raise ExportError(
+            f"{len(items):,} limits are too many for one configuration: at most {MOST_LIMITS:,};"
+            " choose rules by --rule"
+        )
     pieces = _written(target, items, choices, problems)
     if problems:
         raise ExportError(sorted(set(problems)))
@@ -113,19 +121,20 @@ def _written(
     target: ModuleType, items: list[Item], choices: Choices, problems: list[Problem]
 ) -> list[Piece]:
     """The pieces; adds what cannot be translated to the problems."""
-    permissive = replace(choices, approximate=True)
+    job = Job(items, replace(choices, approximate=True))
     possible: list[Item] = []
     for item in items:
         try:
-            target.write(item, items, permissive)
+            target.write(item, job)
             possible.append(item)
         except RulesError as error:
             problems.append(refuse(item, str(error)))
     # Again, as what is refused makes nothing else inexact.
     pieces: list[Piece] = []
+    job = Job(possible, choices)
     for item in possible:
         try:
-            pieces.append(target.write(item, possible, choices))
+            pieces.append(target.write(item, job))
         except Inexact as error:
             problems.append(
                 refuse(item, f"not exact in {target.NAME}: {error}; --approximate permits that")

@@ -20,20 +20,14 @@ from penstock.replay.exporting.escaping import (
     pcre,
 )
 from penstock.replay.exporting.items import (
-    ADDRESS,
     BUCKETS,
-    COOKIE,
-    HEADER,
-    HOST,
-    METHOD,
-    PATH,
     Item,
     Part,
     Piece,
     merged,
-    together,
 )
-from penstock.replay.exporting.numbers import Choices, check, differ, notes, share_note
+from penstock.replay.exporting.numbers import Choices, Job, check, differ, notes, share_note
+from penstock.replay.exporting.sources import ADDRESS, COOKIE, HEADER, HOST, METHOD, PATH
 
 NAME, FILE = "HAProxy", "penstock.cfg"
 LOAD = (
@@ -54,8 +48,9 @@ _COUNTERS = 3  # sc0 to sc2, unless HAProxy was built with more
 _MOST = 2**31
 
 
-def write(item: Item, items: list[Item], choices: Choices) -> Piece:
+def write(item: Item, job: Job) -> Piece:
     """Sections: tables, and the three groups of rules."""
+    choices = job.choices
     piece = Piece(item, item.limit)
     share_note(piece)
     conditions = [text for part in item.parts for text in _conditions(part)]
@@ -65,7 +60,7 @@ def write(item: Item, items: list[Item], choices: Choices) -> Piece:
     if item.closed:
         piece.sections = ([], [], [*notes(piece), f"{refuse}{given}"], [])
         return piece
-    counter = _counter(item, items)
+    counter = _counter(item, job)
     var = f"txn.{item.name}"
     found = f"{{ var({var}) -m found }}"
     if item.concurrency:
@@ -80,7 +75,8 @@ def write(item: Item, items: list[Item], choices: Choices) -> Piece:
         stored = f"gpc0,gpc0_rate({window}ms)"
         measure = f"{{ sc_gpc0_rate({counter},{item.name}) ge {amount} }}"
         expire = min(2 * window, _LONGEST)
-        count = [f"http-request sc-inc-gpc0({counter}) if {found}"]
+        unless = f" !{{ var({var}_shadow) -m found }}" if item.rule.shadow else ""
+        count = [f"http-request sc-inc-gpc0({counter}) if {found}{unless}"]
         piece.means = Limit(amount, f"{window}ms", algorithm="sliding_window", cells=1)
     check(piece, choices)
     kind, key = _key(item)
@@ -134,26 +130,15 @@ def _window(piece: Piece, choices: Choices) -> tuple[int, int]:
     return amount, window
 
 
-def _counter(item: Item, items: list[Item]) -> int:
+def _counter(item: Item, job: Job) -> int:
     """The number of its sticky counter: limits that never meet can have the same."""
-    numbers: dict[str, int] = {}
-    for each in items:
-        if each.closed:
-            continue
-        taken = {
-            numbers[other.name]
-            for other in items
-            if other.name in numbers and together(other, each)
-        }
-        numbers[each.name] = min(set(range(len(items) + 1)) - taken)
-        if each is item:
-            break
-    if numbers[item.name] >= _COUNTERS:
+    number = job.number(item)
+    if number >= _COUNTERS:
         raise RulesError(
             f"HAProxy follows {_COUNTERS} keys of a request: this would be one more; export fewer"
             " rules, by --rule"
         )
-    return numbers[item.name]
+    return number
 
 
 # What it counts by -------------------------------------------------------------------------------

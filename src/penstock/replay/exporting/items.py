@@ -9,31 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import RulesError
-from penstock.integrations.deciding.descriptors import ADDRESSES
 from penstock.limits import Limit
 from penstock.replay.exporting.escaping import comment
+from penstock.replay.exporting.sources import ADDRESS, Source, source_of
 from penstock.rules.model import Domain, Rule, RuleLimit, Step
 from penstock.rules.problems import Place, Problem
 from penstock.rules.wildcards import Pattern
 
 BUCKETS = ("token_bucket", "leaky_bucket")
-ADDRESS, METHOD, PATH, HOST, HEADER, COOKIE = (
-    *("address", "method", "path", "host", "header", "cookie"),
-)
 EXACT, ROUNDED, APPROXIMATE = "exact", "rounded", "approximate"
 
 
 class ExportError(RulesError):
     """Rules that cannot be exported: ``problems`` has the file and the line of each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What a key is of a request. Of a ``secret``, Penstock knows a hash only."""
-
-    kind: str
-    name: str = ""
-    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,46 +90,6 @@ def merged(pieces: Iterable[Piece]) -> list[list[str]]:
 
 def refuse(item: Item, reason: str) -> Problem:
     return Problem(item.place, f"{comment(item.rule.id)}: {reason}")
-
-
-def sources_of(dimensions: Iterable[str]) -> dict[str, Source]:
-    """``NAME=SOURCE``, as for ``penstock serve``, where a proxy can read them."""
-    out: dict[str, Source] = {}
-    kinds = {
-        "header": (HEADER, False), "client-header": (HEADER, False),
-        "secret-header": (HEADER, True), "cookie": (COOKIE, True),
-    }  # fmt: skip
-    for text in dimensions:
-        name, _, source = text.partition("=")
-        kind, _, argument = source.partition(":")
-        if not name or not argument or kind not in kinds:
-            known = ", ".join(f"{each}:..." for each in kinds)
-            raise ValueError(
-                "a dimension to export is NAME=SOURCE, such as user=header:x-user-id, not"
-                f" {text!r:.100}; a SOURCE is one of {known}"
-            )
-        what, secret = kinds[kind]
-        lower = argument.strip().lower() if what == HEADER else argument.strip()
-        out[name] = Source(what, lower, secret)
-    return out
-
-
-def source_of(key: str, own: Mapping[str, Source]) -> Source | None:
-    if key in own:
-        return own[key]
-    if key in ADDRESSES:
-        return Source(ADDRESS)
-    if key in (METHOD, PATH, HOST):
-        return Source(key)
-    if key == "api_key":
-        return Source(HEADER, "x-api-key", secret=True)
-    kind, _, argument = key.partition(":")
-    argument = argument.strip()
-    if kind == HEADER and argument:
-        return Source(HEADER, argument.lower())
-    if kind == COOKIE and argument:
-        return Source(COOKIE, argument, secret=True)
-    return None
 
 
 def items_of(

@@ -13,10 +13,16 @@ from ipaddress import IPv4Address, IPv6Address
 from penstock.errors import RulesError
 from penstock.limits import Limit
 from penstock.replay.exporting.escaping import address_of, comment
-from penstock.replay.exporting.items import ADDRESS, Item, Part, Piece, merged, together
+from penstock.replay.exporting.items import (
+    Item,
+    Part,
+    Piece,
+    merged,
+)
 from penstock.replay.exporting.numbers import (
     SECOND,
     Choices,
+    Job,
     as_bucket,
     check,
     differ,
@@ -26,6 +32,7 @@ from penstock.replay.exporting.numbers import (
     share_note,
     together_note,
 )
+from penstock.replay.exporting.sources import ADDRESS
 
 NAME, FILE = "nftables", "penstock.nft"
 LOAD = (
@@ -44,8 +51,9 @@ _LEAST_TIMEOUT = 60
 _LONGEST_TIMEOUT = 30 * 86_400
 
 
-def write(item: Item, items: list[Item], choices: Choices) -> Piece:
+def write(item: Item, job: Job) -> Piece:
     """Sections: sets, and the rules of the chain."""
+    choices = job.choices
     part = _only_address(item)
     if item.limit.algorithm == "leaky_bucket":
         raise RulesError("nftables delays nothing: write algorithm: token_bucket")
@@ -64,7 +72,7 @@ def write(item: Item, items: list[Item], choices: Choices) -> Piece:
         limit, timeout = f"ct count over {item.limit.amount}", 0
     else:
         bucket, piece = as_bucket(item, choices)
-        together_note(piece, [each for each in items if each is not item and together(each, item)])
+        together_note(piece, job.meeting(item))
         number, unit = _rate(bucket)
         round_rate(piece, rate(bucket), Fraction(number, unit))
         if bucket.burst > _MOST:

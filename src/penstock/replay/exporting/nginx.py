@@ -21,21 +21,15 @@ from penstock.replay.exporting.escaping import (
     pcre,
 )
 from penstock.replay.exporting.items import (
-    ADDRESS,
-    COOKIE,
-    HEADER,
-    HOST,
-    METHOD,
-    PATH,
     Item,
     Part,
     Piece,
     merged,
-    together,
 )
 from penstock.replay.exporting.nginx_address import address_map, variable
 from penstock.replay.exporting.numbers import (
     Choices,
+    Job,
     as_bucket,
     check,
     notes,
@@ -44,6 +38,7 @@ from penstock.replay.exporting.numbers import (
     share_note,
     together_note,
 )
+from penstock.replay.exporting.sources import ADDRESS, COOKIE, HEADER, HOST, METHOD, PATH
 
 NAME, FILE = "nginx", "penstock-limits.conf"
 LOAD = (
@@ -87,10 +82,11 @@ def whole(pieces: list[Piece], choices: Choices) -> list[str]:
     return lines
 
 
-def write(item: Item, items: list[Item], choices: Choices) -> Piece:
+def write(item: Item, job: Job) -> Piece:
+    choices = job.choices
     if item.closed:
         raise RulesError("nginx has no limit of 0: write location ... { return 429; }")
-    if item.rule.shadow and not all(other.rule.shadow for other in items):
+    if item.rule.shadow and not all(other.rule.shadow for other in job.items):
         raise RulesError(
             "limit_req_dry_run is for all limits or none: export shadow rules on their own, by"
             " --rule"
@@ -107,7 +103,7 @@ def write(item: Item, items: list[Item], choices: Choices) -> Piece:
     else:
         bucket, piece = as_bucket(item, choices)
         # limit_req comes before limit_conn.
-        together_note(piece, [each for each in items if each.concurrency and together(each, item)])
+        together_note(piece, [other for other in job.meeting(item) if other.concurrency])
         text, kept = _rate(bucket)
         round_rate(piece, rate(bucket), Fraction(kept, 1000))
         delay = "" if bucket.algorithm == "leaky_bucket" else " nodelay"

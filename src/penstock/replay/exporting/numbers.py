@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 
 from penstock.durations import format_duration
 from penstock.limits import Limit
@@ -23,6 +24,7 @@ from penstock.replay.exporting.items import (
     ROUNDED,
     Item,
     Piece,
+    together,
 )
 
 SECOND = 1_000_000_000
@@ -52,6 +54,30 @@ class Choices:
             return KEYS
         count = self.keys if isinstance(self.keys, int) else self.keys.get(item.rule.id, 0)
         return min(MOST_KEYS, max(1024, -int(-count * _ROOM // 1)))
+
+
+class Job:
+    """All items of an export, and how they may be translated."""
+
+    def __init__(self, items: list[Item], choices: Choices) -> None:
+        self.items = items
+        self.choices = choices
+        self._numbers: dict[str, int] | None = None
+
+    def meeting(self, item: Item) -> list[Item]:
+        """The other items that a request may meet together with this one."""
+        return [other for other in self.items if other is not item and together(other, item)]
+
+    def number(self, item: Item) -> int:
+        """A small number that no item has which a request may meet together with this one."""
+        if self._numbers is None:
+            self._numbers = {}
+            for each in self.items:
+                if each.closed:
+                    continue  # it counts nothing
+                taken = {self._numbers.get(other.name) for other in self.meeting(each)}
+                self._numbers[each.name] = next(at for at in count() if at not in taken)
+        return self._numbers[item.name]
 
 
 class Inexact(Exception):
