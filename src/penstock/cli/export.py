@@ -46,7 +46,7 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--compare",
         metavar="LOG",
-        help="say what the configuration would have done otherwise than the rules",
+        help="report which requests the configuration would have decided differently",
     )
     parser.add_argument(
         "--rule", action="append", default=[], metavar="ID", help="export this rule only"
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _compared(made: Export, arguments: argparse.Namespace) -> list[str]:
-    """What it would have done otherwise, for people."""
+    """What it would have decided differently, for people."""
     from penstock.replay.rendering.sections import number, safe, share
 
     report = made.compare(open_requests(arguments, [arguments.compare]), trust=trust_of(arguments))
@@ -127,9 +127,9 @@ def _compared(made: Export, arguments: argparse.Namespace) -> list[str]:
         return [f"{arguments.compare}: the same decision on all {number(report.requests)} requests"]
     part = share(differ / report.requests)
     lines = [
-        f"{arguments.compare}: {part} of {number(report.requests)} requests are decided otherwise:"
-        f" {number(change.newly_refused)} refused that the rules admit,"
-        f" {number(change.newly_allowed)} admitted that the rules refuse, of"
+        f"{arguments.compare}: {part} of {number(report.requests)} requests would be decided"
+        f" differently: {number(change.newly_refused)} refused that the rules admit,"
+        f" {number(change.newly_allowed)} admitted that the rules refuse, from"
         f" {counted(change.clients_affected, 'client')}"
     ]
     for client, refused, allowed in change.clients[:5]:

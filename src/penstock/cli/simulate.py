@@ -30,7 +30,7 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--exported",
         metavar="TARGET",
-        help="what would the rules, exported to nginx, envoy, nftables or haproxy, do otherwise?",
+        help="what would the rules decide differently in nginx, envoy, nftables or haproxy?",
     )
     parser.add_argument(
         "--traffic",

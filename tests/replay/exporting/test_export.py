@@ -344,8 +344,8 @@ def test_the_command_says_what_differs(
     log = log_of(tmp_path, seconds=10)
     assert main([*arguments, "--keys", "9", "--compare", str(log)]) == 0
     said = capsys.readouterr().err
-    assert re.search(r"[1-9][\d.]* % of 2,000 requests are decided otherwise: ", said)
-    assert re.search(r"[1-9]\d* admitted that the rules refuse, of 200 clients", said)
+    assert re.search(r"[1-9][\d.]* % of 2,000 requests would be decided differently: ", said)
+    assert re.search(r"[1-9]\d* admitted that the rules refuse, from 200 clients", said)
     assert "  192.0.2.1: " in said
 
 

@@ -88,10 +88,10 @@ def test_limits_that_meet_are_not_exact() -> None:
         BY_ADDRESS | {"limits": "9/second"},
         {"key": "method", "limits": "9/second"},
     ]
-    with pytest.raises(ExportError, match="what these refuse, it may have counted"):
+    with pytest.raises(ExportError, match="a request that those refuse may be counted here"):
         export(rules(*several), "envoy")
     made = export(rules(*several), "envoy", approximate=True)
-    assert made.text.count("# APPROXIMATE: decided without") == 2
+    assert made.text.count("# APPROXIMATE: not decided together with") == 2
 
 
 def test_a_shadow_refuses_nothing(tmp_path: Path) -> None:

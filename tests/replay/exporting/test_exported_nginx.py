@@ -186,7 +186,7 @@ def test_limit_conn_counts_what_runs(tmp_path: Path) -> None:
 def test_limit_req_has_counted_what_limit_conn_refuses(tmp_path: Path) -> None:
     """Which is why the two together are an approximation."""
     both = rules(BY_ADDRESS | {"concurrency": 1, "limits": "5/minute"})
-    with pytest.raises(ExportError, match="without its other limits: what these refuse"):
+    with pytest.raises(ExportError, match="with its other limits: a request that those refuse"):
         export(both, "nginx")
     made = export(both, "nginx", approximate=True, keys=9)
     assert [piece.how for piece in made.pieces] == ["approximate", "exact"]

@@ -56,7 +56,7 @@ class Export:
     dimensions: tuple[str, ...] = ()
 
     def compare(self, requests: RequestsLike, *, trust: Trust = NOBODY_TRUSTED) -> Report:
-        """Replay a log: what would the configuration do otherwise than the rules?
+        """Replay a log: what would the configuration decide differently from the rules?
 
         ``change`` of the report has what it would refuse and admit in addition, and whom.
         """
@@ -197,7 +197,7 @@ def _warnings(
     if keys is None and any(piece.item.counted for piece in pieces):
         room = Choices().room(next(piece.item for piece in pieces if piece.item.counted))
         out.append(
-            f"nobody said how many keys there are: there is room for {room:,}; give --log or --keys"
+            f"the number of keys is unknown, so there is room for {room:,}: give --log or --keys"
         )
     if isinstance(keys, Mapping):
         for piece in pieces:

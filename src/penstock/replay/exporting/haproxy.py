@@ -64,7 +64,7 @@ def write(item: Item, job: Job) -> Piece:
     var = f"txn.{item.name}"
     found = f"{{ var({var}) -m found }}"
     if item.concurrency:
-        differ(piece, "requests that it refuses count, too, while they are answered")
+        differ(piece, "refused requests count, too, while they are being answered")
         stored, measure = (
             "conn_cur",
             f"{{ sc_conn_cur({counter},{item.name}) gt {item.limit.amount} }}",
@@ -117,8 +117,8 @@ def _window(piece: Piece, choices: Choices) -> tuple[int, int]:
     if limit.algorithm in BUCKETS:
         differ(
             piece,
-            f"{amount} in a window of {shown} instead of a bucket: who has used up the burst waits"
-            f" up to {shown} for the next request",
+            f"{amount} in a window of {shown} instead of a bucket: a client that has used up the"
+            f" burst waits up to {shown} for its next request",
         )
     else:
         differ(piece, f"two windows of {shown} that begin with a key's first request, weighted")

@@ -133,7 +133,11 @@ def together_note(piece: Piece, others: list[Item]) -> None:
         if len(names) < len(others):
             names.insert(0, "its other limits")
         shown = ", ".join(dict.fromkeys(names))
-        differ(piece, f"decided without {shown:.300}: what these refuse, it may have counted")
+        differ(
+            piece,
+            f"not decided together with {shown:.300}: a request that those refuse may be counted"
+            " here",
+        )
 
 
 def differ(piece: Piece, how: str) -> None:
