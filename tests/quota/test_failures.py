@@ -1,7 +1,8 @@
 """Failures that budgets and quotas of other systems are known for, none of which may happen.
 
 The numbers are those of LiteLLM's issues, where most of them can be read about; each test says
-what went wrong there.
+what went wrong there. Some of them were between a cache and its database. These tests are about the
+ledger, several of whose users know it only by their own connections and memory of it.
 """
 
 from __future__ import annotations
