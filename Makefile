@@ -62,7 +62,8 @@ test: .make/penstock .make/packages
 	@tools/nginx.sh .make/nginx
 	@tools/program.sh .make/haproxy haproxy haproxy
 	@tools/program.sh .make/nft nft nftables
-	@PATH="$(CURDIR)/.make/nginx:$$PATH" tools/test.sh $(BIN)/pytest $(ARGS)
+	@tools/postgres.sh .make/postgres $(BIN)/python
+	@PATH="$(CURDIR)/.make/nginx:$(CURDIR)/.make/postgres/bin:$$PATH" tools/test.sh $(BIN)/pytest $(ARGS)
 
 check: .make/penstock .make/packages
 	$(BIN)/ruff check .

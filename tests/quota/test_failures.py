@@ -1,7 +1,8 @@
 """Failures that budgets and quotas of other systems are known for, none of which may happen.
 
 The numbers are those of LiteLLM's issues, where most of them can be read about; each test says
-what went wrong there.
+what went wrong there. Some of them were between a cache and its database. These tests are about the
+ledger, several of whose users know it only by their own connections and memory of it.
 """
 
 from __future__ import annotations
@@ -208,8 +209,8 @@ def test_10_an_answer_that_is_lost_does_not_count_twice(
     lost = []
 
     @contextmanager
-    def losing(self: object):  # type: ignore[no-untyped-def]
-        with writing(self) as transaction:  # type: ignore[arg-type]
+    def losing(self: object, until: float):  # type: ignore[no-untyped-def]
+        with writing(self, until) as transaction:  # type: ignore[arg-type]
             yield transaction
         if len(lost) % 2 == 0:  # committed, and then the connection breaks
             lost.append(True)

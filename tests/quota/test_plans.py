@@ -11,6 +11,7 @@ import pytest
 
 from penstock.quota import Allowance, InvalidQuota, Ledger, Plan
 from penstock.quota.plans import read_plans
+from penstock.quota.values import nanoseconds
 from penstock.testing import FakeClock
 
 DAY = 86_400
@@ -249,6 +250,69 @@ def test_prorated(ledger: Ledger, clock: FakeClock) -> None:
     assert numbers(ledger) == (500, 0)
     on(clock, "2024-05-01")
     assert ledger.balance("acme")["requests"].available == 1000
+
+
+CHANGES = [
+    # zone, anchor, opened with, changed when, to, with which options; and then: what is available,
+    # when the period ends, and when a plan that is chosen for later begins.
+    # At once, in the last minute of a month, or in the first of the next.
+    ("UTC", 1, "free", "2024-01-31T23:59Z", "pro", {}, 10_000, "2024-02-01", None),
+    ("UTC", 1, "free", "2024-02-01T00:00Z", "pro", {}, 10_000, "2024-03-01", None),
+    # The same moment is in January in New York, and in February in Taipei.
+    ("America/New_York", 1, "free", "2024-02-01T03:00Z", "pro", {}, 10_000, "2024-02-01", None),
+    ("Asia/Taipei", 1, "free", "2024-01-31T20:00Z", "pro", {}, 10_000, "2024-03-01", None),
+    # A downgrade waits for the end of the period: on the last day of a month, a leap day, ...
+    ("UTC", 31, "pro", "2024-02-10T00:00Z", "free", {}, 12_000, "2024-02-29", "2024-02-29"),
+    ("UTC", 31, "pro", "2025-02-10T00:00Z", "free", {}, 12_000, "2025-02-28", "2025-02-28"),
+    ("UTC", 30, "pro", "2024-02-29T00:00Z", "free", {}, 12_000, "2024-03-30", "2024-03-30"),
+    # ... and by a clock that has gone forward since.
+    ("Europe/Berlin", 1, "pro", "2024-03-15T00:00Z", "free", {}, 12_000, "2024-04-01",
+     "2024-04-01"),
+    # Half of a month of 29 days, of 28, and of 31 with an hour less.
+    ("UTC", 1, "free", "2024-02-15T12:00Z", "pro", {"prorate": True}, 5_500, "2024-03-01", None),
+    ("UTC", 1, "free", "2025-02-15T00:00Z", "pro", {"prorate": True}, 5_500, "2025-03-01", None),
+    ("Europe/Berlin", 1, "free", "2024-03-16T10:30Z", "pro", {"prorate": True}, 5_500, "2024-04-01",
+     None),
+    # A new period from this day on.
+    ("UTC", 1, "free", "2024-01-31T08:00Z", "pro", {"reset": True}, 10_000, "2024-02-29", None),
+    ("UTC", 1, "free", "2025-01-31T08:00Z", "pro", {"reset": True}, 10_000, "2025-02-28", None),
+    # What was carried over stays until it would have ended.
+    ("Asia/Taipei", 15, "pro", "2024-02-28T16:00Z", "free", {"reset": True}, 3_000, "2024-03-29",
+     None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tz", "anchor", "plan", "when", "to", "options", "available", "ends", "begins"), CHANGES
+)
+def test_changes_of_plan_by_the_calendar(
+    ledger: Ledger,
+    clock: FakeClock,
+    tz: str,
+    anchor: int,
+    plan: str,
+    when: str,
+    to: str,
+    options: dict[str, bool],
+    available: int,
+    ends: str,
+    begins: str | None,
+) -> None:
+    """Plan pro carries 2000 unused requests over; plan free none."""
+    ledger.open("acme", plan=plan, tz=tz, anchor=anchor)
+    clock.set(nanoseconds(datetime.fromisoformat(when)))
+    account = ledger.change_plan("acme", to, **options)  # type: ignore[arg-type]
+    balance = ledger.balance("acme")["requests"]
+    assert balance.available == available
+    assert balance.period is not None
+    assert f"{balance.period.ends:%Y-%m-%d %H:%M}" == f"{ends} 00:00"
+    starts = account.next_plan_from
+    assert (str(starts.date()) if starts is not None else None) == begins
+    if begins is not None:
+        clock.set(nanoseconds(balance.period.ends))
+        balance = ledger.balance("acme")["requests"]
+        assert balance.period is not None
+        assert (balance.period.plan, balance.available) == (to, 1_000 + 2_000)
 
 
 def test_reset_begins_a_new_period_today(ledger: Ledger, clock: FakeClock) -> None:
