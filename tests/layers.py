@@ -154,7 +154,7 @@ INSIDE: dict[str, list[set[str]]] = {
     ],
     "rules": [
         {"lists", "problems", "wildcards"},
-        {"model"},
+        {"aliases", "model"},
         {"walk"},
         {"matching", "reading"},
         {"deciding"},

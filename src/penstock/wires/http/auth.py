@@ -20,12 +20,13 @@ from urllib.parse import parse_qs
 
 from penstock.async_gate import AnyGate
 from penstock.errors import PenstockError
-from penstock.integrations.deciding.descriptors import ADDRESSES, Descriptors, Dimension
+from penstock.integrations.deciding.descriptors import Descriptors, Dimension
 from penstock.integrations.deciding.dimensions import PROXY_DIMENSIONS, family
 from penstock.integrations.deciding.identity import Trust
 from penstock.integrations.deciding.paths import decoded, plain_raw
 from penstock.integrations.deciding.request import Request
 from penstock.integrations.deciding.responses import fields, refusal
+from penstock.rules.aliases import ADDRESSES
 from penstock.rules.deciding.verdict import DENIED, Verdict
 from penstock.service.service import Service
 from penstock.wires.http.check_response import error_response
