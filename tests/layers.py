@@ -96,7 +96,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"base", "levels", "layout"},
         {"_pure", "_table", "shared_file"},
         {"_dict", "_memory", "_mapped", "_mapped_pure"},
-        {"memory", "shared"},
+        {"disabled", "memory", "shared"},
         {"redis"},
         {"leased"},
         {"url"},

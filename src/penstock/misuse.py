@@ -1,9 +1,9 @@
-"""Errors that say what to write, for arguments of ``Limiter(...)`` that other libraries take."""
+"""Errors that say what to write, for arguments and verbs of limiters that other libraries have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Never
 
 from penstock.errors import LimitError
 from penstock.limit_options import ALGORITHMS
@@ -11,7 +11,7 @@ from penstock.limits import Limit
 from penstock.stores.base import Store
 from penstock.stores.url import FORMS, is_url
 
-_KNOWN = ("limit", "store", "name", "chance")
+_KNOWN = ("limit", "store", "name", "chance", "enabled")
 # Options of a limit: written in its text.
 _OF_LIMIT = {option for options in ALGORITHMS.values() for option in options} | {"algorithm"}
 _AMOUNTS = (
@@ -80,6 +80,69 @@ def _about_name(kind: str, limit: object, name: str, value: object) -> str:
             " Penstock(app, '100/minute') of penstock.integrations.flask"
         )
     return f"{given}: it takes {', '.join(_KNOWN)}"
+
+
+# What to write instead of a verb of another library.
+HIT = "hit(key) decides and takes one, and is true if it is allowed"
+PEEK = "peek(key) looks and takes nothing"
+TURN = "hit(key) decides at once, and wait(key) waits for its turn"
+SHARED = "limit('100/hour', key='shared') on each of the functions gives them one count"
+BLOCK = "write 'with limiter.slot(key):'"
+ASYNC_BLOCK = "write 'async with limiter.slot(key):'"
+WEB = "penstock.integrations has it for web applications: flask, fastapi, django"
+
+
+class NotAVerb:
+    """An attribute that is not there, with an error that says what to write.
+
+    For type checkers, nothing can be asked for it, so that they report it as before.
+    """
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._hint = hint
+
+    def __get__(self, limiter: Never, kind: type) -> object:
+        raise AttributeError(f"{kind.__name__} has no {self._name}(): {self._hint}")
+
+
+# Options of decorators in other libraries, and what to write instead.
+_DECORATOR_OPTIONS = {
+    "key_func": "key=, a function of the call's arguments",
+    "group": "key=, the same text for all functions of the group",
+    "scope": "key=, the same text for all functions of the scope",
+    "rate": "the limit first: @limiter.limit('5/minute')",
+    "limit_value": "the limit first: @limiter.limit('5/minute')",
+    "quota": "the limit first: @limiter.limit('5/minute')",
+    "times": "the limit first: @limiter.limit('5/minute')",
+    "seconds": "the limit first: @limiter.limit('5/minute')",
+    "block": "timeout=None to wait; without it, a refused call raises LimitExceeded",
+    "wait": "timeout=None to wait; without it, a refused call raises LimitExceeded",
+    "exempt_when": "cost=, a function of the call's arguments that returns 0 for free calls",
+    "store": "the store where the limiter is made: Limiter('5/minute', store='redis://...')",
+}
+_VIEWS = (
+    "methods", "method", "per_method", "error_message", "override_defaults", "deduct_when",
+    "on_breach", "override", "exempt", "headers", "shadow", "fallback",
+)  # fmt: skip
+
+
+def wrong_option(decorator: str, name: str, value: object) -> TypeError:
+    """The error for an option that a decorator of a limiter does not have."""
+    given = f"{decorator} does not take {name}="
+    if name in _DECORATOR_OPTIONS:
+        return TypeError(f"{given}: write {_DECORATOR_OPTIONS[name]}")
+    if name in _VIEWS:
+        return TypeError(
+            f"{given}: that is for views of web applications, @limit of penstock.integrations"
+            " (flask, fastapi, django)"
+        )
+    if name in _OF_LIMIT or name in _BURSTS:
+        option = "burst" if name in _BURSTS else name
+        return TypeError(
+            f"{given}: it is a part of the limit, @limiter.limit('5/minute {option} ...')"
+        )
+    return TypeError(f"{given}: it takes the limit, key, cost, timeout and enabled")
 
 
 def _text(amount: object, period: object) -> str:

@@ -219,7 +219,7 @@ def as_limiter(
 ) -> Limiter:
     """The sync limiter, whose counters are used directly."""
     if isinstance(limiter, (str, Limit)):
-        return Limiter(limiter, store)
+        return Limiter(limiter, store, enabled=True)  # the interceptor has a switch of its own
     if store is not None:
         raise TypeError("a limiter has its store already")
     if isinstance(limiter, Limiter):
