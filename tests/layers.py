@@ -210,7 +210,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"notices", "paths", "responses", "waiting"},
         {"identity", "key_functions"},
         {"descriptors", "outcome", "proxy_notice", "request"},
-        {"deciders", "exempt", "keys", "marked_views", "misuse"},
+        {"dead_rules", "deciders", "exempt", "keys", "marked_views", "misuse"},
         {"key_limits"},
         {"checkpoint", "dimension_sources", "dimensions"},
         {"http_checkpoint"},
@@ -383,6 +383,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {
             "access_log",
             "certificates",
+            "dead_rules",
             "lease_secret",
             "logs",
             "rules_in_force",

@@ -295,8 +295,8 @@ RULES = {"domain": "api", "descriptors": [{"key": "service", "limits": "1/minute
 @pytest.mark.parametrize(
     ("args", "options", "error", "message"),
     [
-        ([], {}, TypeError, "give either a limiter, such as"),
-        (["1/minute"], {"gate": "rules.yaml"}, TypeError, "give either a limiter"),
+        ([], {}, TypeError, "give either a limit, such as"),
+        (["1/minute"], {"gate": "rules.yaml"}, TypeError, "give either a limit"),
         ([7], {}, TypeError, "limiter is a Limiter"),
         (["never"], {}, LimitError, "never"),
         ([Limiter()], {}, LimitError, "no limit"),
