@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.decision import Decision
+from penstock.durations import format_duration
 from penstock.errors import InvalidCost, InvalidKey
 from penstock.limits import Limit, limits_of
 from penstock.rules.model import Rule
@@ -117,6 +118,18 @@ class Status:
         """Whether the decision is that of the rule's concurrency."""
         slots = () if self.rule is None else self.rule.concurrency
         return any(self.limit_name == limit.name for limit in slots)
+
+    @property
+    def limit_text(self) -> str | None:
+        """The limit that decided as it is written in rules."""
+        return None if self.decision is None else text_of(self.decision.limit, self.is_about_slots)
+
+
+def text_of(limit: Limit, of_slots: bool) -> str:
+    """A limit as it is written in rules; of slots, not as the log that they are counted by."""
+    if not of_slots:
+        return str(limit)
+    return f"concurrency {limit.amount} slot_lease {format_duration(limit.period_ns)}"
 
 
 @dataclass(frozen=True, slots=True)
