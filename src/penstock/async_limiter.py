@@ -22,6 +22,7 @@ from penstock.flow_steps import drive_async
 from penstock.limiter import Limiter
 from penstock.limits import Limit
 from penstock.misuse import (
+    ALL,
     ASYNC_BLOCK,
     HIT,
     PEEK,
@@ -61,6 +62,7 @@ class AsyncLimiter:
     consume = NotAVerb("consume", HIT)
     test = NotAVerb("test", PEEK)
     check = NotAVerb("check", HIT)
+    clear = NotAVerb("clear", ALL)
     has_capacity = NotAVerb("has_capacity", PEEK)
     __aenter__ = NotAVerb("__aenter__", ASYNC_BLOCK)
     __enter__ = NotAVerb("__enter__", ASYNC_BLOCK)

@@ -17,6 +17,7 @@ from penstock.decision import Decision
 from penstock.errors import InvalidCost, InvalidKey, LimitError, LimitExceeded, StoreError
 from penstock.flow_steps import Step, drive, drive_async
 from penstock.limits import Limit
+from penstock.misuse import ASYNC_BLOCK, NotAVerb
 from penstock.stores.base import Counters, check_cost, speaking
 from penstock.waiting import Flow
 
@@ -36,6 +37,8 @@ GiveBack = Callable[[str, int, Any], Generator[Step, Any, object]]
 class Slot:
     """``with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
 
+    __aenter__ = NotAVerb("__aenter__", "write 'with', or use an AsyncLimiter")
+
     def __init__(self, begin: Begin, key: str) -> None:
         self._begin = begin
         self._key = key
@@ -49,6 +52,8 @@ class Slot:
 
 class AsyncSlot:
     """``async with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
+
+    __enter__ = NotAVerb("__enter__", ASYNC_BLOCK)
 
     def __init__(self, begin: Begin, key: str) -> None:
         self._begin = begin

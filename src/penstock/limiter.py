@@ -35,6 +35,7 @@ from penstock.errors import LimitError
 from penstock.flow_steps import drive
 from penstock.limits import Limit, not_a_limit
 from penstock.misuse import (
+    ALL,
     BLOCK,
     HIT,
     PEEK,
@@ -102,6 +103,7 @@ class Limiter:
     test = NotAVerb("test", PEEK)
     check = NotAVerb("check", HIT)
     get_window_stats = NotAVerb("get_window_stats", PEEK)
+    clear = NotAVerb("clear", ALL)
     shared_limit = NotAVerb("shared_limit", SHARED)
     exempt = NotAVerb("exempt", WEB)
     init_app = NotAVerb("init_app", WEB)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Never
 
@@ -27,6 +28,7 @@ _STORES = (
 )  # fmt: skip
 _BURSTS = ("capacity", "max_burst", "bucket_size", "max_tokens")
 _KEYS = ("key", "key_func", "keys", "identifier", "namespace")
+_HOST_AND_PORT = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+):\d{2,5}(/\d+)?")
 _WEB = ("app", "headers_enabled", "default_limits_per_method", "in_memory_fallback", "meta_limits")
 
 
@@ -45,6 +47,8 @@ def wrong_arguments(
             f"{kind} takes a limit and a store, the rest by name: {kind}('100/minute',"
             " store='redis://localhost')"
         )
+    if isinstance(store, str) and _HOST_AND_PORT.fullmatch(store):
+        return TypeError(f"{store!r} is no URL: write {kind}({limit!r}, store='redis://{store}')")
     if isinstance(store, str) and not is_url(store):
         return TypeError(
             f"the second argument of {kind} is the store, not {store!r:.60}: write"
@@ -87,9 +91,14 @@ HIT = "hit(key) decides and takes one, and is true if it is allowed"
 PEEK = "peek(key) looks and takes nothing"
 TURN = "hit(key) decides at once, and wait(key) waits for its turn"
 SHARED = "limit('100/hour', key='shared') on each of the functions gives them one count"
+ALL = "reset() forgets all keys, and reset(key) one"
 BLOCK = "write 'with limiter.slot(key):'"
 ASYNC_BLOCK = "write 'async with limiter.slot(key):'"
 WEB = "penstock.integrations has it for web applications: flask, fastapi, django"
+
+
+class NotThere(AttributeError, TypeError):
+    """Also a TypeError, as Python raises for ``with`` on what is no block."""
 
 
 class NotAVerb:
@@ -103,7 +112,7 @@ class NotAVerb:
         self._hint = hint
 
     def __get__(self, limiter: Never, kind: type) -> object:
-        raise AttributeError(f"{kind.__name__} has no {self._name}(): {self._hint}")
+        raise NotThere(f"{kind.__name__} has no {self._name}(): {self._hint}")
 
 
 # Options of decorators in other libraries, and what to write instead.

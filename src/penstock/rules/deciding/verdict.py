@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.decision import Decision
 from penstock.durations import format_duration
@@ -207,6 +207,13 @@ class Verdict:
 
     def __bool__(self) -> bool:
         return self.allowed
+
+    def __eq__(self, other: object) -> Any:
+        """``check(...) == False`` is what it says."""
+        return self.allowed == other if isinstance(other, bool) else NotImplemented
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
 
     def named_decisions(self) -> list[tuple[str, Decision]]:
         """The decisions to report to the client, with the names of their limits."""
