@@ -22,6 +22,7 @@ from penstock import (
     LimitError,
 )
 from penstock.integrations.asgi import PenstockMiddleware
+from penstock.integrations.grpc import RateLimitInterceptor as InThreads
 from penstock.integrations.grpc.aio import RateLimitInterceptor
 from penstock.integrations.wsgi import PenstockWSGI
 
@@ -75,6 +76,27 @@ def test_a_server_without_its_scheme(store: str) -> None:
 def test_a_limit_in_place_of_the_application(middleware: Any, example: str) -> None:
     with pytest.raises(TypeError, match=f"the first argument is the application: write {example}"):
         middleware("5/minute")
+
+
+@pytest.mark.parametrize("option", ["key", "cost"])
+def test_a_function_without_the_request(option: str) -> None:
+    """As Flask-Limiter's are. Otherwise every request would be a 500."""
+
+    def get_remote_address() -> str:
+        return "127.0.0.1"
+
+    for limited in (PenstockMiddleware, PenstockWSGI, InThreads):
+        with pytest.raises(TypeError, match=f"{option} is a function of one argument.*get_remote"):
+            limited(None, limit="5/minute", **{option: get_remote_address})
+
+
+def test_the_address_has_no_host() -> None:
+    """In Starlette, `request.client.host` is the address. Here, `request.client` is."""
+    app = PenstockMiddleware(lambda *_: None, limit="5/minute", key=lambda r: r.client.host)
+    scope = {"type": "http", "path": "/", "headers": [], "client": ("192.0.2.1", 1)}
+    with pytest.raises(AttributeError) as error:
+        asyncio.run(app(scope, None, None))
+    assert error.value.__notes__ == ["request.client is the address as text: write request.client"]
 
 
 def test_a_block_around_a_concurrency_limiter_takes_no_slot() -> None:
