@@ -116,7 +116,7 @@ def test_limiters_over_one_store_share_its_state(clock: FakeClock) -> None:
     ("key", "message"),
     [
         ("", "a key is a non-empty str, this one is empty"),
-        (7, "a key is a non-empty str, not int: 7"),
+        (7, "a key is a non-empty str, not int: 7; write '7'"),
         (b"k", "a key is a non-empty str, not bytes: b'k'"),
         (None, "a key is a non-empty str, not NoneType: None"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from typing import Any
 
@@ -174,3 +175,62 @@ def test_middleware_takes_its_limit_first_and_is_found_beside_the_decorator() ->
     app.add_middleware(PenstockMiddleware, "1/minute")
     client = TestClient(app)
     assert [client.get("/").status_code for _ in range(2)] == [404, 429]
+
+
+VERBS = {
+    "acquire": r"acquire\(\): hit\(key\) decides at once, and wait\(key\) waits",
+    "try_acquire": r"try_acquire\(\): hit\(key\) decides",
+    "consume": r"consume\(\): hit\(key\) decides",
+    "test": r"test\(\): peek\(key\) looks",
+    "check": r"check\(\): hit\(key\) decides",
+}
+
+
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_of_another_library_says_what_to_write(kind: Any, verb: str) -> None:
+    with pytest.raises(AttributeError, match=f"{kind.__name__} has no {VERBS[verb]}"):
+        getattr(kind("2/minute"), verb)
+    assert not hasattr(kind, verb)
+
+
+def test_a_limiter_is_no_block_by_itself() -> None:
+    with (
+        pytest.raises(AttributeError, match=r"write 'with limiter.slot\(key\):'"),
+        Limiter("2/minute"),  # type: ignore[attr-defined]  # that is the point
+    ):
+        pass
+
+    async def main() -> None:
+        async with AsyncLimiter("2/minute"):  # type: ignore[attr-defined]  # that is the point
+            pass
+
+    with pytest.raises(AttributeError, match=r"write 'async with limiter.slot\(key\):'"):
+        asyncio.run(main())
+
+
+def test_names_that_nobody_expects_have_the_usual_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'hitt'"):
+        Limiter("2/minute").hitt("k")  # type: ignore[attr-defined]  # that is the point
+
+
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("key_func", "write key=, a function of the call's arguments"),
+        ("scope", "write key=, the same text for all functions of the scope"),
+        ("rate", r"the limit first: @limiter.limit\('5/minute'\)"),
+        ("block", "timeout=None to wait"),
+        ("exempt_when", "cost=, a function of the call's arguments that returns 0"),
+        ("per_method", "for views of web applications, @limit of penstock.integrations"),
+        ("burst", r"a part of the limit, @limiter.limit\('5/minute burst"),
+        ("capacity", r"a part of the limit, @limiter.limit\('5/minute burst"),
+        ("colour", "it takes the limit, key, cost, timeout and enabled"),
+    ],
+)
+def test_an_option_of_another_decorator_says_what_to_write(
+    kind: Any, option: str, hint: str
+) -> None:
+    with pytest.raises(TypeError, match=f"@limiter.limit does not take {option}=: .*{hint}"):
+        kind("2/minute").limit("5/minute", **{option: 1})

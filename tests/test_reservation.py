@@ -187,3 +187,12 @@ async def test_async_reservations_are_made_by_awaiting_and_only_once() -> None:
     assert (await limiter.peek("k")).remaining == 50
     with pytest.raises(PenstockError, match="settled already"):
         await reservation.cancel()
+
+
+def test_a_refused_reservation_has_no_turn(limiter: Limiter) -> None:
+    """So that nobody acts at once who forgot to look whether it was allowed."""
+    assert limiter.reserve("k", cost=100, max_delay=0).delay == 0.0
+    refused = limiter.reserve("k", cost=50, max_delay="1s")
+    assert not refused
+    with pytest.raises(LimitExceeded, match=r"retry after 29\.000 s"):
+        _ = refused.delay

@@ -45,7 +45,8 @@ METHODS = [(kind, name) for kind in COMPILED for name in written(kind)]
 def test_the_class(kind: type) -> None:
     shown = (
         "(limit: 'Limit | str | None' = None, store: 'Store | str | None' = None,"
-        " *, name: 'str | None' = None, chance: 'Callable[[], float] | None' = None) -> 'None'"
+        " *, name: 'str | None' = None, chance: 'Callable[[], float] | None' = None,"
+        " enabled: 'bool | None' = None) -> 'None'"
     )
     assert str(inspect.signature(kind)) == shown
 

@@ -11,6 +11,7 @@ from penstock.arguments import Item as KeyAndLimit
 from penstock.decision import Decision
 from penstock.decorators import (
     AsyncSlot,
+    Cost,
     Key,
     decorate,
     is_async_function,
@@ -20,12 +21,27 @@ from penstock.durations import Duration
 from penstock.flow_steps import drive_async
 from penstock.limiter import Limiter
 from penstock.limits import Limit
-from penstock.misuse import wrong_arguments
+from penstock.misuse import (
+    ALL,
+    ASYNC_BLOCK,
+    HIT,
+    PEEK,
+    TURN,
+    NotAVerb,
+    wrong_arguments,
+    wrong_option,
+)
 from penstock.partial_hits import PartialHit, charge, hit_up_to
 from penstock.pending import awaited, mark_async, pending_hit
 from penstock.reservation import AsyncReservation
 from penstock.stores.base import Store, check_cost, check_key, speaking
-from penstock.streams import WAIT, check_on_refused, limited_async
+from penstock.streams import (
+    WAIT,
+    check_async_items,
+    check_on_refused,
+    limited_async,
+    stream_key,
+)
 from penstock.waiting import wait
 
 Item = TypeVar("Item")
@@ -40,6 +56,16 @@ class AsyncLimiter:
     """
 
     __signature__ = inspect.signature(Limiter)
+    # Verbs of other libraries.
+    acquire = NotAVerb("acquire", TURN)
+    try_acquire = NotAVerb("try_acquire", HIT)
+    consume = NotAVerb("consume", HIT)
+    test = NotAVerb("test", PEEK)
+    check = NotAVerb("check", HIT)
+    clear = NotAVerb("clear", ALL)
+    has_capacity = NotAVerb("has_capacity", PEEK)
+    __aenter__ = NotAVerb("__aenter__", ASYNC_BLOCK)
+    __enter__ = NotAVerb("__enter__", ASYNC_BLOCK)
 
     def __init__(
         self,
@@ -48,12 +74,13 @@ class AsyncLimiter:
         *more: Never,
         name: str | None = None,
         chance: Callable[[], float] | None = None,
+        enabled: bool | None = None,
         **unknown: Never,
     ) -> None:
         wrong = wrong_arguments("AsyncLimiter", limit, store, more, unknown)
         if wrong is not None:
             raise wrong
-        self._limiter = Limiter(limit, store, name=name, chance=chance)
+        self._limiter = Limiter(limit, store, name=name, chance=chance, enabled=enabled)
         self._default = self._limiter.default
         self._waits = self._limiter.store.waits
 
@@ -120,16 +147,20 @@ class AsyncLimiter:
         self,
         items: AsyncIterable[Item] | Iterable[Item],
         *,
-        key: str,
+        key: str | None = None,
         limit: Limit | str | None = None,
         cost: int = 1,
         timeout: Duration | None = None,
         on_refused: str = "wait",
     ) -> AsyncIterator[Item]:
-        """``async for message in limiter.limited(websocket, key=user)``: see `Limiter.limited`."""
+        """``async for message in limiter.limited(websocket, key=user)``: see `Limiter.limited`.
+
+        A WebSocket of Starlette or FastAPI is given as ``websocket.iter_text()``.
+        """
         most = timeout if check_on_refused(on_refused) == WAIT else 0
-        limiter, name, units = self._limiter, check_key(key), check_cost(cost)
+        limiter, name, units = self._limiter, stream_key(key), check_cost(cost)
         counters, patience = limiter.counters(limit), timeout_ns(most)
+        check_async_items(items)
 
         def decide() -> Coroutine[Any, Any, Decision]:
             return drive_async(wait(limiter.task_waiters, counters, name, units, patience))
@@ -198,8 +229,9 @@ class AsyncLimiter:
         limit: Limit | str | None = None,
         *,
         key: Key | None = None,
-        cost: int = 1,
+        cost: Cost = 1,
         timeout: Duration | None = 0,
+        enabled: bool = True,
     ) -> Callable[[F], F]: ...
 
     def limit(
@@ -207,14 +239,21 @@ class AsyncLimiter:
         limit: Callable[..., Any] | Limit | str | None = None,
         *,
         key: Key | None = None,
-        cost: int = 1,
+        cost: Cost = 1,
         timeout: Duration | None = 0,
+        enabled: bool = True,
+        **unknown: Never,
     ) -> Any:
-        """Limit the calls of an async function: see `Limiter.limit`. ``key`` may be async, too."""
+        """Limit the calls of an async function: see `Limiter.limit`.
+
+        The functions ``key`` and ``cost`` may be async, too.
+        """
+        if unknown:
+            raise wrong_option("@limiter.limit", *unknown.popitem())
         if is_function(limit):
-            return self.limit(key=key, cost=cost, timeout=timeout)(limit)
+            return self.limit(key=key, cost=cost, timeout=timeout, enabled=enabled)(limit)
         own = cast(Limit | str | None, limit)
-        limited = self._limiter.limit(own, key=key, cost=cost, timeout=timeout)
+        limited = self._limiter.limit(own, key=key, cost=cost, timeout=timeout, enabled=enabled)
 
         def wrap(function: F) -> F:
             if not is_async_function(function) and not inspect.isasyncgenfunction(function):

@@ -92,6 +92,8 @@ class CircuitBreaker:
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        if callable(failures):
+            raise TypeError("write @CircuitBreaker(), with parentheses")
         if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
             raise ValueError(f"ratio is a number from 0 to 1, such as 0.5, not {ratio!r}")
         if not isinstance(name, str) or not name:

@@ -8,6 +8,8 @@ most callers only look at the truth value.
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.limits import Limit
 
 try:
@@ -51,6 +53,13 @@ class Decision:
 
     def __bool__(self) -> bool:
         return self._allowed
+
+    def __eq__(self, other: object) -> Any:
+        """``hit(key) == False`` is what it says. Otherwise a decision equals only itself."""
+        return self._allowed == other if isinstance(other, bool) else NotImplemented
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
 
     @property
     def allowed(self) -> bool:

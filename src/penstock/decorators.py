@@ -14,25 +14,30 @@ from contextvars import ContextVar
 from typing import Any, TypeGuard, TypeVar, cast
 
 from penstock.decision import Decision
-from penstock.errors import InvalidKey, LimitError, LimitExceeded, StoreError
+from penstock.errors import InvalidCost, InvalidKey, LimitError, LimitExceeded, StoreError
 from penstock.flow_steps import Step, drive, drive_async
 from penstock.limits import Limit
-from penstock.stores.base import Counters, speaking
+from penstock.misuse import ASYNC_BLOCK, NotAVerb
+from penstock.stores.base import Counters, check_cost, speaking
 from penstock.waiting import Flow
 
 F = TypeVar("F", bound=Callable[..., Any])
 Key = str | Callable[..., Any]
+Cost = int | Callable[..., Any]
 # Begins a wait for a key; the limiter has added the limit, the cost and the time-out.
 Begin = Callable[[str], Flow]
-# The same for a call, which may have to give back: of several limits, the decision of each.
+# The same for a key and the cost of a call, which may have to give back: of several limits, the
+# decision of each.
 Decisions = Decision | list[Decision]
-BeginCall = Callable[[str], Generator[Step, Any, Decisions]]
+BeginCall = Callable[[str, int], Generator[Step, Any, Decisions]]
 # Gives back what such a wait took from a key.
-GiveBack = Callable[[str, Any], Generator[Step, Any, object]]
+GiveBack = Callable[[str, int, Any], Generator[Step, Any, object]]
 
 
 class Slot:
     """``with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
+
+    __aenter__ = NotAVerb("__aenter__", "write 'with', or use an AsyncLimiter")
 
     def __init__(self, begin: Begin, key: str) -> None:
         self._begin = begin
@@ -47,6 +52,8 @@ class Slot:
 
 class AsyncSlot:
     """``async with limiter.slot(key):`` waits for its turn, or raises `LimitExceeded`."""
+
+    __enter__ = NotAVerb("__enter__", ASYNC_BLOCK)
 
     def __init__(self, begin: Begin, key: str) -> None:
         self._begin = begin
@@ -109,24 +116,38 @@ def decorate(function: F, wrap: Callable[[Callable[..., Any]], Callable[..., Any
 
 
 def limit_calls(
-    key: Key | None, begin: BeginCall, begin_async: BeginCall, give_back: GiveBack
+    key: Key | None, cost: Cost, begin: BeginCall, begin_async: BeginCall, give_back: GiveBack
 ) -> Callable[[F], F]:
     """A decorator for functions, sync or async, and for generators."""
+    check_cost_of_calls(cost)
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         innermost = getattr(function, _LIMITED, function)
         is_generator = inspect.isasyncgenfunction(function)
         is_async = is_generator or is_async_function(function)
         name = checked_key(key, function, is_async)
+        if inspect.iscoroutinefunction(cost) and not is_async:
+            raise InvalidCost(f"{function!r} is not async, so its cost cannot be either")
         limited: Callable[..., Any]
         if is_generator:
-            limited = _limited_generator(function, innermost, name, begin_async, give_back)
+            limited = _limited_generator(function, innermost, name, cost, begin_async, give_back)
         elif is_async:
-            limited = _limited_async(function, innermost, name, begin_async, give_back)
+            limited = _limited_async(function, innermost, name, cost, begin_async, give_back)
         else:
-            limited = _limited(function, innermost, name, begin, give_back)
+            limited = _limited(function, innermost, name, cost, begin, give_back)
         setattr(limited, _LIMITED, innermost)
         return limited
+
+    return lambda function: decorate(function, wrap)
+
+
+def do_not_limit(key: Key | None, cost: Cost) -> Callable[[F], F]:
+    """A decorator that is switched off: its arguments are checked all the same."""
+    check_cost_of_calls(cost)
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        checked_key(key, function, is_async=True)
+        return function
 
     return lambda function: decorate(function, wrap)
 
@@ -170,13 +191,20 @@ def _stack_of(function: object) -> _Stack:
 
 
 def _limited(
-    function: Callable[..., Any], innermost: object, key: Key, begin: BeginCall, give_back: GiveBack
+    function: Callable[..., Any],
+    innermost: object,
+    key: Key,
+    cost: Cost,
+    begin: BeginCall,
+    give_back: GiveBack,
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     def limited(*args: Any, **kwargs: Any) -> Any:
-        name = key(*args, **kwargs) if callable(key) else key
+        units = units_of(cost(*args, **kwargs)) if callable(cost) else cost
         stack = _stack_of(innermost)
-        decisions = stack.admit(name, drive(begin(name)))
+        if units:
+            name = key(*args, **kwargs) if callable(key) else key
+            decisions = stack.admit(name, drive(begin(name, units)))
         if function is innermost:
             stack.ran = True
             return function(*args, **kwargs)
@@ -184,9 +212,9 @@ def _limited(
         try:
             return function(*args, **kwargs)
         except LimitExceeded as error:
-            if stack.gave_up(error):
+            if units and stack.gave_up(error):
                 with contextlib.suppress(StoreError):
-                    drive(give_back(name, decisions))
+                    drive(give_back(name, units, decisions))
             raise
         finally:
             _stack.reset(token)
@@ -195,15 +223,20 @@ def _limited(
 
 
 def _limited_async(
-    function: Callable[..., Any], innermost: object, key: Key, begin: BeginCall, give_back: GiveBack
+    function: Callable[..., Any],
+    innermost: object,
+    key: Key,
+    cost: Cost,
+    begin: BeginCall,
+    give_back: GiveBack,
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     async def limited(*args: Any, **kwargs: Any) -> Any:
-        name = key(*args, **kwargs) if callable(key) else key
-        if inspect.isawaitable(name):
-            name = await name
+        units = units_of(await _result(cost(*args, **kwargs))) if callable(cost) else cost
         stack = _stack_of(innermost)
-        decisions = stack.admit(name, await drive_async(begin(name)))
+        if units:
+            name = await _result(key(*args, **kwargs)) if callable(key) else key
+            decisions = stack.admit(name, await drive_async(begin(name, units)))
         if function is innermost:
             stack.ran = True
             return await function(*args, **kwargs)
@@ -211,9 +244,9 @@ def _limited_async(
         try:
             return await function(*args, **kwargs)
         except LimitExceeded as error:
-            if stack.gave_up(error):
+            if units and stack.gave_up(error):
                 with contextlib.suppress(StoreError):
-                    await drive_async(give_back(name, decisions))
+                    await drive_async(give_back(name, units, decisions))
             raise
         finally:
             _stack.reset(token)
@@ -222,17 +255,22 @@ def _limited_async(
 
 
 def _limited_generator(
-    function: Callable[..., Any], innermost: object, key: Key, begin: BeginCall, give_back: GiveBack
+    function: Callable[..., Any],
+    innermost: object,
+    key: Key,
+    cost: Cost,
+    begin: BeginCall,
+    give_back: GiveBack,
 ) -> Callable[..., Any]:
     """An async generator can wait for its limit only when it is asked for its first item."""
 
     @functools.wraps(function)
     async def limited(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        name = key(*args, **kwargs) if callable(key) else key
-        if inspect.isawaitable(name):
-            name = await name
+        units = units_of(await _result(cost(*args, **kwargs))) if callable(cost) else cost
         stack = _stack_of(innermost)
-        decisions = stack.admit(name, await drive_async(begin(name)))
+        if units:
+            name = await _result(key(*args, **kwargs)) if callable(key) else key
+            decisions = stack.admit(name, await drive_async(begin(name, units)))
         async with contextlib.aclosing(function(*args, **kwargs)) as items:
             stack.ran = function is innermost
             token = _stack.set(stack)
@@ -241,9 +279,9 @@ def _limited_generator(
             except StopAsyncIteration:
                 return
             except LimitExceeded as error:
-                if stack.gave_up(error):
+                if units and stack.gave_up(error):
                     with contextlib.suppress(StoreError):
-                        await drive_async(give_back(name, decisions))
+                        await drive_async(give_back(name, units, decisions))
                 raise
             finally:
                 _stack.reset(token)
@@ -259,6 +297,22 @@ def _limited_generator(
                         item = await items.asend(sent)
 
     return limited
+
+
+async def _result(value: Any) -> Any:
+    """What a function of a call returned, also if it is async."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def check_cost_of_calls(cost: object) -> None:
+    """An error while decorating, if this can be no cost."""
+    if not callable(cost):
+        check_cost(cost)
+
+
+def units_of(cost: object) -> int:
+    """The cost of a call, from a function: 0 is free."""
+    return 0 if type(cost) is int and cost == 0 else check_cost(cost)
 
 
 def checked_key(key: Key | None, function: Callable[..., Any], is_async: bool) -> Key:

@@ -200,10 +200,19 @@ def _options(rest: str, text: str, algorithms: Collection[str]) -> dict[str, Any
     return options
 
 
+# "100/minute per user": what people write to say who is counted.
+_ABOUT_KEYS = ("per", "by", "each", "for")
+
+
 def _unknown_option(name: str, algorithms: Collection[str]) -> str:
     option, equals, value = name.partition("=")
     if equals and option in _OPTIONS:
         return f"write '{option} {value}', without '='"
+    if name in _ABOUT_KEYS:
+        return (
+            f"{name!r} is not an option: a limit does not say who is counted; the key does, such as"
+            " hit('user:42') or key="
+        )
     other = name.replace("-", "_")
     if other in _OTHER_NAMES or other in algorithms:
         return unknown_algorithm(name, algorithms)

@@ -21,17 +21,38 @@ from penstock.arguments import (
 from penstock.arguments import Item as KeyAndLimit
 from penstock.combined import CombinedCounters, counters_of, parts_of
 from penstock.decision import Decision
-from penstock.decorators import Key, Slot, counters_for_calls, is_function, limit_calls
+from penstock.decorators import (
+    Cost,
+    Key,
+    Slot,
+    counters_for_calls,
+    do_not_limit,
+    is_function,
+    limit_calls,
+)
 from penstock.durations import Duration, parse_duration
 from penstock.errors import LimitError
 from penstock.flow_steps import drive
 from penstock.limits import Limit, not_a_limit
-from penstock.misuse import wrong_arguments
+from penstock.misuse import (
+    ALL,
+    BLOCK,
+    HIT,
+    PEEK,
+    SHARED,
+    TURN,
+    WEB,
+    NotAVerb,
+    wrong_arguments,
+    wrong_option,
+)
 from penstock.partial_hits import PartialHit, charge, hit_up_to
 from penstock.reservation import Reservation
 from penstock.stores.base import Counters, Store, check_cost, check_key, speaking
+from penstock.stores.disabled import DisabledStore
 from penstock.stores.url import as_store
-from penstock.streams import WAIT, check_on_refused, limited
+from penstock.streams import WAIT, check_items, check_on_refused, limited, stream_key
+from penstock.switch import is_enabled
 from penstock.waiters import TaskWaiter, ThreadWaiter, WaiterQueues
 from penstock.waiting import Flow, give_back, give_back_all, wait, wait_for_all, wait_jittered
 
@@ -56,6 +77,7 @@ def _options(
     *,
     name: str | None = None,
     chance: Callable[[], float] | None = None,
+    enabled: bool | None = None,
 ) -> None:
     """Has the signature of `Limiter`: that of a compiled class cannot be seen."""
 
@@ -69,9 +91,23 @@ class Limiter:
     several limits, ``"5/minute; 100/day"``: all of them pass, or nothing is taken.
     Limiters on one store share the counts of equal limits, unless they have
     different names. ``chance`` returns the random numbers from 0 to 1 of a jitter.
+    With ``enabled=False``, or ``PENSTOCK_ENABLED=0`` in the environment, it allows
+    everything and counts nothing.
     """
 
     __signature__ = signature(_options)
+    # Verbs of other libraries. Not `__getattr__`, which would make every look-up slower.
+    acquire = NotAVerb("acquire", TURN)
+    try_acquire = NotAVerb("try_acquire", HIT)
+    consume = NotAVerb("consume", HIT)
+    test = NotAVerb("test", PEEK)
+    check = NotAVerb("check", HIT)
+    get_window_stats = NotAVerb("get_window_stats", PEEK)
+    clear = NotAVerb("clear", ALL)
+    shared_limit = NotAVerb("shared_limit", SHARED)
+    exempt = NotAVerb("exempt", WEB)
+    init_app = NotAVerb("init_app", WEB)
+    __enter__ = NotAVerb("__enter__", BLOCK)
 
     def __init__(
         self,
@@ -80,12 +116,15 @@ class Limiter:
         *more: Never,
         name: str | None = None,
         chance: Callable[[], float] | None = None,
+        enabled: bool | None = None,
         **unknown: Never,
     ) -> None:
         wrong = wrong_arguments("Limiter", limit, store, more, unknown)
         if wrong is not None:
             raise wrong
         self.store = as_store(store)
+        if not is_enabled(enabled):
+            self.store = DisabledStore(self.store)
         self.chance = random if chance is None else chance
         self.name = check_name(name)
         self.default = None if limit is None else counters_of(self.store, limit, name)
@@ -165,7 +204,7 @@ class Limiter:
         self,
         items: Iterable[Item],
         *,
-        key: str,
+        key: str | None = None,
         limit: Limit | str | None = None,
         cost: int = 1,
         timeout: Duration | None = None,
@@ -174,12 +213,14 @@ class Limiter:
         """The items, each of which passes the limit first: ``for row in limiter.limited(rows,
         key="export")``.
 
+        Without a key, these items have a count of their own.
         ``on_refused``: ``"wait"`` for each item's turn, at most ``timeout``, and raise
         `LimitExceeded` then; ``"drop"`` items that are refused; or ``"raise"`` at once.
         """
         most = timeout if check_on_refused(on_refused) == WAIT else 0
-        counters, name, units = self.counters(limit), check_key(key), check_cost(cost)
+        counters, name, units = self.counters(limit), stream_key(key), check_cost(cost)
         patience = timeout_ns(most)
+        check_items(items)
 
         def decide() -> Decision:
             return drive(wait(self.thread_waiters, counters, name, units, patience))
@@ -236,8 +277,9 @@ class Limiter:
         limit: Limit | str | None = None,
         *,
         key: Key | None = None,
-        cost: int = 1,
+        cost: Cost = 1,
         timeout: Duration | None = 0,
+        enabled: bool = True,
     ) -> Callable[[F], F]: ...
 
     def limit(
@@ -245,36 +287,45 @@ class Limiter:
         limit: Callable[..., Any] | Limit | str | None = None,
         *,
         key: Key | None = None,
-        cost: int = 1,
+        cost: Cost = 1,
         timeout: Duration | None = 0,
+        enabled: bool = True,
+        **unknown: Never,
     ) -> Any:
         """Limit the calls of a function, sync or async; a refused one raises `LimitExceeded`.
 
         ``@limiter.limit`` and ``@limiter.limit("2/minute")``. ``key`` is a string, or a
         function that makes one from the call's arguments; by default all calls of the
-        function share one. ``timeout`` lets a call wait for its turn: seconds, or None for
-        as long as it takes. A generator is limited once, when it is called; an async
-        generator when it is asked for its first item. If a function has several limits, a
-        call passes all of them or takes from none.
+        function share one. ``cost`` is a number, or a function of the same arguments; a call
+        that costs 0 is not limited. ``timeout`` lets a call wait for its turn: seconds, or
+        None for as long as it takes. With ``enabled=False``, nothing is limited. A generator
+        is limited once, when it is called; an async generator when it is asked for its first
+        item. If a function has several limits, a call passes all of them or takes from none.
         """
-        if is_function(limit):
-            return self.limit(key=key, cost=cost, timeout=timeout)(limit)
         # A wrong argument is an error now, not in the first call.
+        if unknown:
+            raise wrong_option("@limiter.limit", *unknown.popitem())
+        if is_function(limit):
+            return self.limit(key=key, cost=cost, timeout=timeout, enabled=enabled)(limit)
         counters = counters_for_calls(self.counters, limit)
-        check_cost(cost)
         most = timeout_ns(timeout)
+        if not is_enabled(enabled):
+            return do_not_limit(key, cost)
+        threads, tasks = self.thread_waiters, self.task_waiters
         if isinstance(counters, CombinedCounters):
             return limit_calls(
                 key,
-                lambda key: wait_for_all(self.thread_waiters, counters, check_key(key), cost, most),
-                lambda key: wait_for_all(self.task_waiters, counters, check_key(key), cost, most),
-                lambda key, decisions: give_back_all(counters, key, cost, decisions),
+                cost,
+                lambda key, cost: wait_for_all(threads, counters, check_key(key), cost, most),
+                lambda key, cost: wait_for_all(tasks, counters, check_key(key), cost, most),
+                lambda key, cost, decisions: give_back_all(counters, key, cost, decisions),
             )
         return limit_calls(
             key,
-            lambda key: wait(self.thread_waiters, counters, check_key(key), cost, most),
-            lambda key: wait(self.task_waiters, counters, check_key(key), cost, most),
-            lambda key, decision: give_back(counters, key, cost, decision),
+            cost,
+            lambda key, cost: wait(threads, counters, check_key(key), cost, most),
+            lambda key, cost: wait(tasks, counters, check_key(key), cost, most),
+            lambda key, cost, decision: give_back(counters, key, cost, decision),
         )
 
     def begin(

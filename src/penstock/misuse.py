@@ -1,9 +1,10 @@
-"""Errors that say what to write, for arguments of ``Limiter(...)`` that other libraries take."""
+"""Errors that say what to write, for arguments and verbs of limiters that other libraries have."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Never
 
 from penstock.errors import LimitError
 from penstock.limit_options import ALGORITHMS
@@ -11,7 +12,7 @@ from penstock.limits import Limit
 from penstock.stores.base import Store
 from penstock.stores.url import FORMS, is_url
 
-_KNOWN = ("limit", "store", "name", "chance")
+_KNOWN = ("limit", "store", "name", "chance", "enabled")
 # Options of a limit: written in its text.
 _OF_LIMIT = {option for options in ALGORITHMS.values() for option in options} | {"algorithm"}
 _AMOUNTS = (
@@ -27,6 +28,7 @@ _STORES = (
 )  # fmt: skip
 _BURSTS = ("capacity", "max_burst", "bucket_size", "max_tokens")
 _KEYS = ("key", "key_func", "keys", "identifier", "namespace")
+_HOST_AND_PORT = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+):\d{2,5}(/\d+)?")
 _WEB = ("app", "headers_enabled", "default_limits_per_method", "in_memory_fallback", "meta_limits")
 
 
@@ -45,6 +47,8 @@ def wrong_arguments(
             f"{kind} takes a limit and a store, the rest by name: {kind}('100/minute',"
             " store='redis://localhost')"
         )
+    if isinstance(store, str) and _HOST_AND_PORT.fullmatch(store):
+        return TypeError(f"{store!r} is no URL: write {kind}({limit!r}, store='redis://{store}')")
     if isinstance(store, str) and not is_url(store):
         return TypeError(
             f"the second argument of {kind} is the store, not {store!r:.60}: write"
@@ -80,6 +84,74 @@ def _about_name(kind: str, limit: object, name: str, value: object) -> str:
             " Penstock(app, '100/minute') of penstock.integrations.flask"
         )
     return f"{given}: it takes {', '.join(_KNOWN)}"
+
+
+# What to write instead of a verb of another library.
+HIT = "hit(key) decides and takes one, and is true if it is allowed"
+PEEK = "peek(key) looks and takes nothing"
+TURN = "hit(key) decides at once, and wait(key) waits for its turn"
+SHARED = "limit('100/hour', key='shared') on each of the functions gives them one count"
+ALL = "reset() forgets all keys, and reset(key) one"
+BLOCK = "write 'with limiter.slot(key):'"
+ASYNC_BLOCK = "write 'async with limiter.slot(key):'"
+WEB = "penstock.integrations has it for web applications: flask, fastapi, django"
+
+
+class NotThere(AttributeError, TypeError):
+    """Also a TypeError, as Python raises for ``with`` on what is no block."""
+
+
+class NotAVerb:
+    """An attribute that is not there, with an error that says what to write.
+
+    For type checkers, nothing can be asked for it, so that they report it as before.
+    """
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._hint = hint
+
+    def __get__(self, limiter: Never, kind: type) -> object:
+        raise NotThere(f"{kind.__name__} has no {self._name}(): {self._hint}")
+
+
+# Options of decorators in other libraries, and what to write instead.
+_DECORATOR_OPTIONS = {
+    "key_func": "key=, a function of the call's arguments",
+    "group": "key=, the same text for all functions of the group",
+    "scope": "key=, the same text for all functions of the scope",
+    "rate": "the limit first: @limiter.limit('5/minute')",
+    "limit_value": "the limit first: @limiter.limit('5/minute')",
+    "quota": "the limit first: @limiter.limit('5/minute')",
+    "times": "the limit first: @limiter.limit('5/minute')",
+    "seconds": "the limit first: @limiter.limit('5/minute')",
+    "block": "timeout=None to wait; without it, a refused call raises LimitExceeded",
+    "wait": "timeout=None to wait; without it, a refused call raises LimitExceeded",
+    "exempt_when": "cost=, a function of the call's arguments that returns 0 for free calls",
+    "store": "the store where the limiter is made: Limiter('5/minute', store='redis://...')",
+}
+_VIEWS = (
+    "methods", "method", "per_method", "error_message", "override_defaults", "deduct_when",
+    "on_breach", "override", "exempt", "headers", "shadow", "fallback",
+)  # fmt: skip
+
+
+def wrong_option(decorator: str, name: str, value: object) -> TypeError:
+    """The error for an option that a decorator of a limiter does not have."""
+    given = f"{decorator} does not take {name}="
+    if name in _DECORATOR_OPTIONS:
+        return TypeError(f"{given}: write {_DECORATOR_OPTIONS[name]}")
+    if name in _VIEWS:
+        return TypeError(
+            f"{given}: that is for views of web applications, @limit of penstock.integrations"
+            " (flask, fastapi, django)"
+        )
+    if name in _OF_LIMIT or name in _BURSTS:
+        option = "burst" if name in _BURSTS else name
+        return TypeError(
+            f"{given}: it is a part of the limit, @limiter.limit('5/minute {option} ...')"
+        )
+    return TypeError(f"{given}: it takes the limit, key, cost, timeout and enabled")
 
 
 def _text(amount: object, period: object) -> str:

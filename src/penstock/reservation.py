@@ -69,7 +69,11 @@ class _Booking:
 
     @property
     def delay(self) -> float:
-        """In how many seconds its turn comes, counted from when it was made."""
+        """In how many seconds its turn comes, counted from when it was made.
+
+        A refused one has no turn: `LimitExceeded`, and not a 0.0 on which somebody would act.
+        """
+        self._check_allowed()
         return self.decision.delay
 
     @property

@@ -1,7 +1,8 @@
 """Whether limits are in force: ``PENSTOCK_ENABLED``, and `limits_off` for tests.
 
-Middleware, decorators, dependencies and interceptors look at `off` for every request. Limiters
-and gates do not: they always decide.
+Middleware, decorators of views, dependencies and interceptors look at `off` for every request.
+Limiters do not, as that would make them slower: the environment and ``enabled=`` decide when they
+are made. Gates always decide.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
+from starlette.types import Message
+from starlette.websockets import WebSocket
 
 from migrating.checks import check_names, check_row, left_names
 from migrating.tables import Row, names_of, programs, rows, run
@@ -35,7 +37,32 @@ def test_the_quick_starts_answer_alike() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_both_sides_of_a_row_run(row: Row) -> None:
     function = "async def view(): ..."
-    check_row(row, names_of(PAGE, "py"), function, names_of(PAGE, "python"), function)
+    ours = {**names_of(PAGE, "python"), "websocket": new_websocket()}
+    check_row(row, names_of(PAGE, "py"), function, ours, function)
+
+
+def new_websocket() -> WebSocket:
+    async def receive() -> Message:
+        return {"type": "websocket.disconnect", "code": 1000}
+
+    async def send(message: Message) -> None: ...
+
+    return WebSocket({"type": "websocket", "headers": []}, receive, send)
+
+
+def test_the_websockets_answer_alike() -> None:
+    def answers(fence: str) -> list[str]:
+        names: dict[str, Any] = {"__name__": "__docs__"}
+        run(programs(PAGE, fence), names)
+        with TestClient(names["app"]) as client, client.websocket_connect("/chat") as session:
+            received = []
+            for number in range(5):
+                session.send_text(str(number))
+                received.append(session.receive_text())
+            return received
+
+    expected = ["got 0", "got 1", "got 2", "slow down", "slow down"]
+    assert answers("py") == answers("python") == expected
 
 
 @pytest.mark.parametrize("row", COMPARED, ids=str)

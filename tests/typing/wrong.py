@@ -5,6 +5,7 @@ from __future__ import annotations
 import flask
 from fastapi import FastAPI
 
+from penstock import AsyncLimiter, Limiter
 from penstock.integrations import by_api_key, by_ip
 from penstock.integrations.asgi import ConcurrencyMiddleware, PenstockMiddleware
 from penstock.integrations.django import limit as django_limit
@@ -40,3 +41,7 @@ flask_limit({by_ip: 10})  # wrong
 django_limit("10/second", rate="5/minute")  # wrong
 RateLimitInterceptor("100/second", key_func=by_ip)  # wrong
 aio.RateLimitInterceptor("100/second", cost="2")  # wrong
+Limiter("5/minute").acquire("k")  # wrong
+AsyncLimiter("5/minute").consume("k")  # wrong
+Limiter("5/minute").limit("5/minute", key_func=by_ip)  # wrong
+Limiter("5/minute", enabled="no")  # wrong

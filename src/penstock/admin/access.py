@@ -79,7 +79,7 @@ class Access:
             raise TypeError(f"names must be a list of names, such as [{names!r}]")
         self._always = always
         self._names = _LOCAL_NAMES | {_checked_name(name) for name in names}
-        self._failures = Limiter(failures, MemoryStore(MOST_FAILING, clock))
+        self._failures = Limiter(failures, MemoryStore(MOST_FAILING, clock), enabled=True)
 
     def admit(self, request: HttpRequest) -> Caller:
         """The caller of a request; raises `Denied`."""

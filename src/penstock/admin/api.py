@@ -58,7 +58,7 @@ class AdminApi:
         self._not_found = Routes(paths)  # answers 404 or 405; known paths do not get here
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[HttpResponse]] = set()
-        self._denials = Limiter(MOST_DENIALS, MemoryStore(1, clock))
+        self._denials = Limiter(MOST_DENIALS, MemoryStore(1, clock), enabled=True)
         self._left_out = 0
 
     def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:

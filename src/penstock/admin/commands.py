@@ -39,6 +39,7 @@ from penstock.clock import WALL
 from penstock.control.switch_entries import switch
 from penstock.errors import PenstockError, RulesError, StoreError, UnsupportedLimit
 from penstock.limits import as_limit
+from penstock.rules.aliases import names_of
 from penstock.rules.deciding.overrides import check_override
 from penstock.rules.deciding.switches import Override, Switches
 from penstock.rules.model import ENFORCE
@@ -165,7 +166,8 @@ def _check_list(gate: AnyGate, command: Command) -> None:
 
 
 def _keys(gate: AnyGate) -> set[str]:
-    return {step.key for domain in gate.rules.domains.values() for step in steps_of(domain)}
+    steps = [step for domain in gate.rules.domains.values() for step in steps_of(domain)]
+    return {name for step in steps for name in names_of(step.key)}
 
 
 def _batch(gate: AnyGate, command: Command) -> list[list[Any]]:

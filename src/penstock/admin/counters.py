@@ -47,7 +47,7 @@ class CountedDescriptor:
         if match is None:
             return
         self.key, self.cost = match.key, match.rule.cost
-        overrides = gate.switches.state().overrides
+        overrides = gate.switches.state().overrides_by_pair
         override = next((overrides[pair] for pair in self.pairs if pair in overrides), None)
         now = gate.clock.now()
         for counted in compiled.counted(match, self.pairs, now):

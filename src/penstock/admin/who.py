@@ -7,6 +7,7 @@ from typing import Any
 from penstock.admin import counters
 from penstock.admin.dumps import mode_of
 from penstock.async_gate import AnyGate
+from penstock.rules.aliases import same_key
 from penstock.rules.deciding.overrides import paths_of, takes
 
 MOST_RULES = 200
@@ -21,12 +22,12 @@ async def who(gate: AnyGate, command: dict[str, Any]) -> list[dict[str, Any]]:
     state = gate.switches.state()
     rows: list[dict[str, Any]] = []
     for domain, path, rule in paths_of(gate.rules):
-        if not any(step.key == key and takes(step.value, value) for step in path):
+        if not any(same_key(step.key, key) and takes(step.value, value) for step in path):
             continue
         pairs, needs = [], []
         for step in path:
-            if step.key == key and takes(step.value, value):
-                pairs.append([key, value])
+            if same_key(step.key, key) and takes(step.value, value):
+                pairs.append([step.key, value])
             elif step.value is not None and "*" not in step.value:
                 pairs.append([step.key, step.value])
             else:

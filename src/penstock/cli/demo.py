@@ -87,7 +87,8 @@ class Lane:
 def play(algorithm: str) -> Lane:
     """Send the traffic through one limit, on a clock of its own."""
     clock = FakeClock()
-    limiter = Limiter(Limit(AMOUNT, PERIOD, algorithm=algorithm), store=MemoryStore(clock=clock))
+    limit = Limit(AMOUNT, PERIOD, algorithm=algorithm)
+    limiter = Limiter(limit, store=MemoryStore(clock=clock), enabled=True)
     lane = Lane(algorithm)
     now = 0
     for tick in ARRIVALS:

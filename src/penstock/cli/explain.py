@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from penstock.cli.arguments import BAD_ARGUMENTS, Commands, add_merge_domains
 from penstock.cli.paint import Paint
-from penstock.durations import format_duration
 from penstock.errors import PenstockError
 from penstock.gate import Gate
 from penstock.rules.deciding.check import only_domain
@@ -109,8 +108,4 @@ def _explanation(status: Status, paint: Paint) -> str:
         return f"{paint.outcome(status.allowed)}: {status.reason}"
     shadow = paint.yellow(" (only in shadow)") if status.shadow else ""
     outcome = paint.outcome(decision.allowed)
-    limit = str(decision.limit)
-    if status.is_about_slots:
-        lease = format_duration(decision.limit.period_ns)
-        limit = f"concurrency {decision.limit.amount} slot_lease {lease}"
-    return f"{outcome} by {limit}, {decision.remaining} left after it{shadow}"
+    return f"{outcome} by {status.limit_text}, {decision.remaining} left after it{shadow}"

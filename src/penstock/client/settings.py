@@ -91,7 +91,7 @@ def _limiter(limit: LocalLimit | None, clock: Clock | None) -> Limiter | None:
     if limit is None:
         return None
     if isinstance(limit, (Limit, str)):
-        return Limiter(limit, MemoryStore(clock=clock))
+        return Limiter(limit, MemoryStore(clock=clock), enabled=True)
     limiter = limit._limiter if isinstance(limit, AsyncLimiter) else limit
     if not isinstance(limiter, Limiter):
         raise LimitError(

@@ -18,6 +18,7 @@ from penstock.decorators import Key, checked_key, decorate, is_async_function, i
 from penstock.durations import Duration
 from penstock.errors import InvalidKey
 from penstock.events import Hook, Hooks
+from penstock.misuse import ASYNC_BLOCK, BLOCK, NotAVerb
 from penstock.stores.base import check_clock, check_key
 from penstock.stores.url import store_from_url
 
@@ -53,6 +54,7 @@ class _Limiter:
     ) -> None:
         policy = QueuePolicy(limit, waiting, patience, fair, shares)
         self._hooks = Hooks()
+        self._has_store = store is not None
         clock = check_clock(clock) or MONOTONIC
         if store is None:
             self._slots = LocalSlots(policy, clock)
@@ -122,6 +124,11 @@ class _Limiter:
 
         return lambda function: decorate(function, wrap)
 
+    def _check_closeable(self, instead: str) -> None:
+        """Without a store there is nothing to close: the block was meant to take a slot."""
+        if not self._has_store:
+            raise TypeError(f"a block around a limiter takes no slot: {instead}")
+
 
 class ConcurrencyLimiter(_Limiter):
     """At most ``limit`` run at once for each key; more may wait in a queue.
@@ -139,6 +146,8 @@ class ConcurrencyLimiter(_Limiter):
 
     Threads and tasks may share one limiter, over any number of event loops.
     """
+
+    acquire = NotAVerb("acquire", BLOCK)
 
     def slot(
         self,
@@ -201,6 +210,8 @@ class ConcurrencyLimiter(_Limiter):
         await self._slots.close_async()
 
     def __enter__(self) -> ConcurrencyLimiter:
+        """To be closed at the end of the block. This takes no slot: see `slot`."""
+        self._check_closeable(BLOCK)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -213,6 +224,8 @@ class AsyncConcurrencyLimiter(_Limiter):
     A task may be cancelled at any point, even at the moment it is handed its slot: no slot is
     lost, and the next waiter gets it. One limiter may serve several event loops.
     """
+
+    acquire = NotAVerb("acquire", ASYNC_BLOCK)
 
     def slot(
         self,
@@ -268,6 +281,8 @@ class AsyncConcurrencyLimiter(_Limiter):
         await self._slots.close_async()
 
     async def __aenter__(self) -> AsyncConcurrencyLimiter:
+        """To be closed at the end of the block. This takes no slot: see `slot`."""
+        self._check_closeable(ASYNC_BLOCK)
         return self
 
     async def __aexit__(self, *error: object) -> None:

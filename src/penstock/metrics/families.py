@@ -86,6 +86,9 @@ FAMILIES: dict[str, Family] = {
         Family("penstock_slots_refused_total", COUNTER, SUM, ("rule",),
                "Requests that got no slot of a rule's concurrency.", bounded=True),
         Family("penstock_rules", GAUGE, NEWEST, (), "Rules in force."),
+        Family("penstock_rules_without_dimension", GAUGE, MOST, _RULE,
+               "1 for each rule that does not apply to requests of /v1/auth, because nobody says "
+               "what one of its keys is."),
         Family("penstock_rules_loaded_total", COUNTER, MOST, (),
                "Number of times that rules were loaded."),
         Family("penstock_rules_rejected_total", COUNTER, MOST, (),

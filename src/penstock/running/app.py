@@ -35,6 +35,7 @@ from penstock.running import logs, stores
 from penstock.running.admin_server import AdminServer
 from penstock.running.certificates import Certificates, certificate_files, open_certificate
 from penstock.running.control_plane import ControlPlane, SharedControl
+from penstock.running.dead_rules import log_dead_rules
 from penstock.running.event_loop import run
 from penstock.running.lease_secret import lease_secret
 from penstock.running.listeners import GRPCIO, Listeners, Sockets, choose_wire
@@ -265,6 +266,7 @@ class App:
             lines.append("there are no rules: everything is allowed (--rules PATH)")
         for line in lines:
             logger.info("%s", line)
+        log_dead_rules(self.settings, rules)
         logger.info("ready after %.2f s", time.monotonic() - self._started_at)
 
 

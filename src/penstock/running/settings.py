@@ -20,6 +20,8 @@ from penstock.stores.layout import LEAST_ROW, MOST_KEYS, MOST_ROW
 from penstock.stores.url import LEASED
 
 OFF = "off"
+# Proxies that are trusted by default.
+TRUSTED = ("127.0.0.0/8", "::1", "unix")
 
 
 class SettingsError(PenstockError, ValueError):
@@ -124,7 +126,7 @@ class Settings:
     )  # fmt: skip
     shadow: bool = _option(False, "shadow mode: decide and report, but refuse nothing", "switch")
     trusted: tuple[str, ...] = _option(
-        ("127.0.0.0/8", "::1", "unix"),
+        TRUSTED,
         "a network of proxies that are trusted to name the client's address, and that may use"
         " /v1/auth; may be repeated", "list", metavar="CIDR",
     )  # fmt: skip

@@ -21,6 +21,7 @@ from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.model import RuleSet
 from penstock.running.access_log import observer_for
 from penstock.running.certificates import Certificates, open_certificate
+from penstock.running.dead_rules import collect_dead_rules, is_for_proxies
 from penstock.running.event_loop import start_server
 from penstock.running.listeners import GRPCIO, NGHTTP2, Sockets, choose_wire
 from penstock.running.quotas import quota_service
@@ -35,6 +36,7 @@ from penstock.wires.grpc.health import health_methods
 from penstock.wires.grpc.methods import Methods
 from penstock.wires.grpc.reflection import reflection_methods
 from penstock.wires.http.api import http_api
+from penstock.wires.http.auth import AuthApi
 from penstock.wires.http.connections import HANDSHAKE
 from penstock.wires.http.protocol import HttpServer
 
@@ -80,6 +82,7 @@ class Worker:
         self.wire = choose_wire(settings)
         self._trust = Trust(settings.trusted, header=settings.forwarded)
         self._http: HttpServer | None = None
+        self._auth: AuthApi | None = None
         self._grpc: Any = None
         self._certificates = Certificates()
         self._listeners: list[asyncio.AbstractServer] = []
@@ -96,9 +99,11 @@ class Worker:
         if self.quota_service is not None:
             self.quota_service.start()
         if sockets.http is not None:
+            dimensions = parse_dimensions(self.settings.dimension)
+            self._auth = AuthApi(self.service, self.gate, self._trust, dimensions)
             api = http_api(
                 self.service, self.health, self._trust, refunds=self.settings.http_refunds,
-                dimensions=parse_dimensions(self.settings.dimension),
+                auth=self._auth,
             )  # fmt: skip
             self._http = HttpServer(api)
             options = {}
@@ -187,6 +192,8 @@ class Worker:
         verb = command.get("do")
         if verb == "snapshot":
             snapshot = self.recorder.snapshot()
+            if self._auth is not None:
+                collect_dead_rules(snapshot, self._auth.dead_rules(is_for_proxies(self.settings)))
             if self.quota_service is not None:
                 collect(snapshot, self.quota_service)
             return done(snapshot.to_bytes().decode("latin-1"))

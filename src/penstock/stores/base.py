@@ -218,7 +218,8 @@ def check_key(key: object) -> str:
         if key:
             return str.__str__(key)  # a subclass may have another hash and eq
         raise InvalidKey("a key is a non-empty str, this one is empty")
-    raise InvalidKey(f"a key is a non-empty str, not {type(key).__name__}: {key!r:.100}")
+    hint = f"; write {str(key)!r:.50}" if type(key) is int else ""
+    raise InvalidKey(f"a key is a non-empty str, not {type(key).__name__}: {key!r:.100}{hint}")
 
 
 def check_clock(clock: Clock | None) -> Clock | None:

@@ -58,7 +58,7 @@ class StoreConformance:
     def limiter(self, text: str) -> tuple[Limiter, FakeClock]:
         """A limiter with a new store, and the store's clock."""
         clock = FakeClock()
-        return Limiter(text, store=self.make_store(clock)), clock
+        return Limiter(text, store=self.make_store(clock), enabled=True), clock
 
     def test_takes_up_to_the_burst_and_refuses_the_next(self) -> None:
         for text in self.limits:
@@ -135,9 +135,9 @@ class StoreConformance:
         for text in self.limits:
             limit, clock = Limit.parse(text), FakeClock()
             store = self.make_store(clock)
-            before = Limiter(limit, store=store).hit("k")
+            before = Limiter(limit, store=store, enabled=True).hit("k")
             released = store.release(limit)
-            after = Limiter(limit, store=store).peek("k")
+            after = Limiter(limit, store=store, enabled=True).peek("k")
             assert after.remaining == before.remaining, (text, released)
 
     def test_is_as_new_after_reset_after(self) -> None:
@@ -203,12 +203,14 @@ class StoreConformance:
     def test_a_name_keeps_counts_apart(self) -> None:
         for text in self.limits:
             limiter, _ = self.limiter(text)
-            named = Limiter(text, store=limiter.store, name="search")
+            named = Limiter(text, store=limiter.store, name="search", enabled=True)
             while named.hit("k"):
                 pass
             assert limiter.hit("k"), text
-            assert not Limiter(text, store=limiter.store, name="search").hit("k"), text
-            assert Limiter(text, store=limiter.store, name="export").hit("k"), text
+            assert not Limiter(text, store=limiter.store, name="search", enabled=True).hit("k"), (
+                text
+            )
+            assert Limiter(text, store=limiter.store, name="export", enabled=True).hit("k"), text
 
     def test_keys_and_limits_do_not_touch_each_other(self) -> None:
         limiter, _ = self.limiter("2/minute")

@@ -6,14 +6,21 @@ import re
 from typing import Any
 
 import pytest
+from django.test import RequestFactory
+from flask import Flask
 
 from penstock.integrations.asgi.request import AsgiRequest
+from penstock.integrations.django.request import DjangoRequest
+from penstock.integrations.flask import Penstock
+from penstock.integrations.flask.request import FlaskRequest
+from penstock.integrations.wsgi.request import WsgiRequest
 
 
 @pytest.mark.parametrize(
     ("name", "instead"),
     [("headers", "first('x-api-key')"), ("META", "first('x-api-key'), or native.META"),
-     ("remote_addr", "client"), ("url", "path")],
+     ("remote_addr", "client"), ("ip", "client"), ("url", "path"), ("query_params", "query"),
+     ("args", "query"), ("GET", "query")],
 )  # fmt: skip
 def test_what_to_write_in_place_of_the_attributes_of_frameworks(name: str, instead: str) -> None:
     request: Any = AsgiRequest({"type": "http", "path": "/", "headers": []})
@@ -21,6 +28,34 @@ def test_what_to_write_in_place_of_the_attributes_of_frameworks(name: str, inste
     with pytest.raises(AttributeError, match=f"^{re.escape(message)}$"):
         getattr(request, name)
     assert not hasattr(request, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("", {}),
+        ("n=4&word=a%20b+c", {"n": "4", "word": "a b c"}),
+        ("n=1&n=1&flag&empty=", {"n": "1", "flag": "", "empty": ""}),
+        ("n=1&n=2&n=1", {"n": "(several)"}),
+        ("word=%C3%BC&broken=%FF", {"word": "\u00fc", "broken": "\ufffd"}),
+    ],
+)
+def test_the_query_is_the_same_in_all_frameworks(text: str, query: dict[str, str]) -> None:
+    scope = {"type": "http", "path": "/", "headers": [], "query_string": text.encode()}
+    native = RequestFactory().get("/", QUERY_STRING=text)
+    for request in (AsgiRequest(scope), WsgiRequest({"QUERY_STRING": text}), DjangoRequest(native)):
+        assert request.query == query
+    assert AsgiRequest({"type": "http", "path": "/", "headers": []}).query == {}
+    with Flask("shop").test_request_context("/", query_string=text):
+        assert FlaskRequest("").query == query
+
+
+def test_a_cost_from_the_query() -> None:
+    app = Flask("shop")
+    Penstock(app, "10/hour", cost=lambda request: int(request.query.get("n", "1")))
+    client = app.test_client()
+    statuses = [client.get(path).status_code for path in ("/?n=8", "/?n=3", "/?n=2", "/?n=0", "/")]
+    assert statuses == [404, 429, 404, 404, 429]
 
 
 class Row:

@@ -52,6 +52,45 @@ def test_a_limit_instead_of_a_limiter(bench: Bench, text: Any) -> None:
     assert [client.call().passed for _ in range(2)] == [True, False]
 
 
+@pytest.mark.parametrize("limit", ["1/minute", Limit(1, "minute"), ["1/minute", "9/hour"]])
+def test_a_limit_by_name_needs_no_limiter(bench: Bench, limit: Any) -> None:
+    client = bench.limited(None, limit=limit)
+    assert [client.call().passed for _ in range(2)] == [True, False]
+
+
+def test_a_function_by_name_needs_no_limiter_either(bench: Bench) -> None:
+    limit = bench.function(lambda call: "1/minute" if call.name == "unary_unary" else None)
+    client = bench.limited(None, limit=limit, store=bench.store)
+    assert [client.call("unary_unary").passed for _ in range(2)] == [True, False]
+    assert [client.call("unary_stream").passed for _ in range(2)] == [True, True]
+    assert bench.limiter("1/minute").peek("ip:127.0.0.1/32").remaining == 0
+
+
+def test_options_from_the_environment(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_LIMIT", "1/minute; 9/hour")
+    monkeypatch.setenv("PENSTOCK_EXEMPT", "/health,/static/*")  # paths, which are not for gRPC
+    monkeypatch.setenv("PENSTOCK_FIELDS", "ietf")
+    monkeypatch.setenv("PENSTOCK_HOPS", "1")
+    client = bench.limited(None, from_env=True)
+    forwarded = [("x-forwarded-for", "192.0.2.1")]
+    assert [client.call(metadata=forwarded).passed for _ in range(2)] == [True, False]
+    assert client.call(metadata=[("x-forwarded-for", "192.0.2.2")]).passed
+
+
+def test_what_is_given_goes_before_the_environment(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_LIMIT", "0/minute")
+    monkeypatch.setenv("PENSTOCK_STORE", "shared:/nonexistent/limits")
+    for given in (bench.limiter("1/minute"), "1/minute"):
+        store = {"store": bench.store} if isinstance(given, str) else {}
+        name = type(given).__name__
+        client = bench.limited(given, from_env=True, key=lambda call, name=name: name, **store)
+        assert [client.call().passed for _ in range(2)] == [True, False]
+    with pytest.raises(TypeError, match="give either a limit, such as '100/minute'"):
+        bench.limited(None)
+
+
 def test_a_limit_over_a_store(bench: Bench) -> None:
     client = bench.limited("1/minute", store=bench.store, name="calls")
     assert client.call().trailing["ratelimit"] == '"calls";r=0;t=60'
@@ -256,8 +295,8 @@ RULES = {"domain": "api", "descriptors": [{"key": "service", "limits": "1/minute
 @pytest.mark.parametrize(
     ("args", "options", "error", "message"),
     [
-        ([], {}, TypeError, "give either a limiter, such as"),
-        (["1/minute"], {"gate": "rules.yaml"}, TypeError, "give either a limiter"),
+        ([], {}, TypeError, "give either a limit, such as"),
+        (["1/minute"], {"gate": "rules.yaml"}, TypeError, "give either a limit"),
         ([7], {}, TypeError, "limiter is a Limiter"),
         (["never"], {}, LimitError, "never"),
         ([Limiter()], {}, LimitError, "no limit"),

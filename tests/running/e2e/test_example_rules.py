@@ -1,8 +1,12 @@
-"""Every file of examples/rules limits real requests: in middleware, behind nginx, by the proxy."""
+"""Every file of examples/rules limits real requests.
+
+In middleware, behind nginx and Envoy, by the proxy, and by the service's own API.
+"""
 
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +20,7 @@ import yaml
 
 from integrations.serving import uvicorn_server
 from penstock.integrations.asgi import PenstockMiddleware
-from running.e2e.gateways import start_nginx
+from running.e2e.gateways import Config, EnvoyConfig, start_nginx
 from running.e2e.running import (
     PATIENCE,
     Penstock,
@@ -66,6 +70,12 @@ class Example:
     file: Path
     domain: str
     dimensions: list[str]  # as its comment gives them
+    keys: list[str]  # of its first rule, from the top
+
+    def header(self, key: str) -> str:
+        """Where the value of a key is in a request of this test."""
+        names = dict(each.split("=header:") for each in self.dimensions)
+        return ":path" if key == "path" else names[key]
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +89,19 @@ def examples() -> dict[str, Example]:
         file = folder / path.name
         file.write_text(text)
         dimensions = re.findall(r"--dimension (\S+)", text)
-        domain = yaml.safe_load(text)["domain"]
-        read[path.stem] = Example(path.stem, file, domain, dimensions)
+        rules = yaml.safe_load(text)
+        keys = list(_keys(rules["descriptors"][0]))
+        read[path.stem] = Example(path.stem, file, rules["domain"], dimensions, keys)
     return read
+
+
+def _keys(step: dict[str, Any]) -> Iterator[str]:
+    yield step["key"]
+    for below in step.get("descriptors", [])[:1]:
+        yield from _keys(below)
+
+
+ADDRESSES = ("ip", "remote_address")
 
 
 Ask = Callable[[Example], tuple[int, dict[str, str]]]  # a port, and further headers
@@ -106,19 +126,48 @@ def middleware(examples: dict[str, Example]) -> Iterator[Ask]:
         yield start
 
 
-@pytest.fixture(scope="module")
-def nginx(examples: dict[str, Example], app: int) -> Iterator[Ask]:
-    """One service with all files; the domain is in the URL that nginx asks."""
+def _start_service(stack: ExitStack, examples: dict[str, Example]) -> Penstock:
+    """One service with all files."""
     files = [word for each in examples.values() for word in ("--rules", str(each.file))]
     flags = {flag for example in examples.values() for flag in example.dimensions}
     options = [word for flag in sorted(flags) for word in ("--dimension", flag)]
+    service = Penstock(None, *files, *options)
+    stack.callback(service.end)
+    return service
+
+
+@pytest.fixture(scope="module")
+def nginx(examples: dict[str, Example], app: int) -> Iterator[Ask]:
+    """The domain is in the URL that nginx asks."""
     with ExitStack() as stack:
-        service = Penstock(None, *files, *options)
-        stack.callback(service.end)
+        service = _start_service(stack, examples)
         port = stack.enter_context(reserved_port())
         change = {"?refuse=403;": "?refuse=403&domain=$http_x_domain;"}
         stack.callback(start_nginx(port, service.wait().http, app, change).end)
         yield lambda example: (port, {"x-domain": example.domain})
+
+
+@pytest.fixture(scope="module")
+def envoy(examples: dict[str, Example], app: int) -> Iterator[Ask]:
+    """A listener for each domain. Envoy calls the client's address `remote_address`."""
+
+    def action(example: Example, key: str) -> Config:
+        if key in ADDRESSES:
+            return {"remote_address": {}}
+        return {"request_headers": {"header_name": example.header(key), "descriptor_key": key}}
+
+    with ExitStack() as stack:
+        service = _start_service(stack, examples)
+        config = EnvoyConfig(app, stack.enter_context(reserved_port()))
+        ports = {}
+        for example in examples.values():
+            ports[example.name] = port = stack.enter_context(reserved_port())
+            actions = [action(example, key) for key in example.keys]
+            config.listen(
+                port, service.wait().grpc, domain=example.domain, rate_limits=[{"actions": actions}]
+            )
+        stack.callback(config.start().end)
+        yield lambda example: (ports[example.name], {})
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +193,7 @@ def test_every_file_makes_a_promise(examples: dict[str, Example]) -> None:
     assert set(examples) == set(PROMISES)
 
 
-@pytest.mark.parametrize("way", ["middleware", "nginx", "proxy"])
+@pytest.mark.parametrize("way", ["middleware", "nginx", "envoy", "proxy"])
 @pytest.mark.parametrize("name", PROMISES)
 def test_it_limits_as_its_comment_says(
     name: str, way: str, examples: dict[str, Example], request: pytest.FixtureRequest
@@ -156,6 +205,46 @@ def test_it_limits_as_its_comment_says(
     try:
         while 429 not in statuses and len(statuses) < 2000:
             connection.request("GET", promise.path, headers={**promise.headers, **more})
+            answer = connection.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+    finally:
+        connection.close()
+    passed = len(statuses) - 1
+    assert statuses == [200] * passed + [429]
+    assert passed >= promise.passes if promise.refills else passed == promise.passes
+
+
+@pytest.fixture(scope="module")
+def services(examples: dict[str, Example]) -> Iterator[dict[str, Penstock]]:
+    """One for each endpoint, so that each counts for itself."""
+    with ExitStack() as stack:
+        yield {path: _start_service(stack, examples).wait() for path in ("/v1/check", "/json")}
+
+
+@pytest.mark.parametrize("path", ["/v1/check", "/json"])
+@pytest.mark.parametrize("name", PROMISES)
+def test_the_service_limits_whoever_asks_it_with_either_name_of_the_address(
+    name: str, path: str, examples: dict[str, Example], services: dict[str, Penstock]
+) -> None:
+    promise, example = PROMISES[name], examples[name]
+    connection = http.client.HTTPConnection(services[path].http, timeout=PATIENCE)
+    statuses: list[int] = []
+    try:
+        while 429 not in statuses and len(statuses) < 2000:
+            pairs = []
+            for key in example.keys:
+                if key in ADDRESSES:
+                    pairs.append((ADDRESSES[len(statuses) % 2], "127.0.0.1"))
+                else:
+                    pairs.append(
+                        (key, {**promise.headers, ":path": promise.path}[example.header(key)])
+                    )
+            body: dict[str, Any] = {"domain": example.domain, "descriptors": [dict(pairs)]}
+            if path == "/json":
+                entries = [{"key": key, "value": value} for key, value in pairs]
+                body["descriptors"] = [{"entries": entries}]
+            connection.request("POST", path, json.dumps(body))
             answer = connection.getresponse()
             answer.read()
             statuses.append(answer.status)

@@ -71,6 +71,7 @@ def test_check_and_release(site: Site) -> None:
         jsonschema.validate(body, schema("Verdict"))
     assert "lease" not in answers[2][1]
     assert answers[2][1]["statuses"][0]["limit"]["name"] == "api/user concurrency"
+    assert answers[2][1]["statuses"][0]["limit"]["text"] == "concurrency 2 slot_lease 30s"
     release = {"lease": answers[0][1]["lease"]}
     jsonschema.validate(release, schema("Release"))
     assert site.post("/v1/release", release) == (200, {"released": True})

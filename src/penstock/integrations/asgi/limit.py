@@ -17,7 +17,12 @@ from penstock.integrations.deciding.applied_limits import APPLIED, AppliedLimits
 from penstock.integrations.deciding.environment import with_environment
 from penstock.integrations.deciding.http_checkpoint import AnyLimits, HttpCheckpoint
 from penstock.integrations.deciding.marked_views import some_are_marked
-from penstock.integrations.deciding.options import MiddlewareOptions, check_options, with_limit
+from penstock.integrations.deciding.options import (
+    MiddlewareOptions,
+    check_app,
+    check_options,
+    with_limit,
+)
 from penstock.integrations.deciding.outcome import Outcome
 from penstock.integrations.deciding.refusals import KEPT_BODY, Defer, Refusals
 from penstock.integrations.deciding.responses import FALLBACK, retry_after
@@ -53,6 +58,7 @@ class PenstockMiddleware:
         websocket_code: int = POLICY_VIOLATION,
         **options: Unpack[MiddlewareOptions],
     ) -> None:
+        check_app(app, "app.add_middleware(PenstockMiddleware, limit={!r})")
         self._app = app
         more = ("fallback", "defer", "defer_body", "websocket_code")
         check_options("PenstockMiddleware", options, MiddlewareOptions, *more)

@@ -52,6 +52,11 @@ class AsgiRequest(Request):
         return None
 
     @property
+    def query_string(self) -> str:
+        query: bytes = self.native.get("query_string", b"")
+        return query.decode("latin-1")
+
+    @property
     def user(self) -> str | None:
         """Of Starlette's ``AuthenticationMiddleware``, or ``request.state.user``."""
         scope = self.native
@@ -77,7 +82,7 @@ async def read_request(request: AsgiRequest, longest: int, receive: Receive) -> 
             return None
         more = message.get("more_body", False)
     headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]]
-    query = scope.get("query_string", b"").decode("latin-1")
+    query = request.query_string
     return Deferred(request.method, request.path, query, headers, bytes(body), request.client)
 
 

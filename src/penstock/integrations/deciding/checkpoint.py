@@ -17,6 +17,7 @@ from penstock import switch
 from penstock.errors import StoreError
 from penstock.events import Hook, Hooks, Refused
 from penstock.integrations.deciding.deciders import CLOSED, OPEN, ByGate, ByLimits, fails_closed
+from penstock.integrations.deciding.key_functions import check_takes_one
 from penstock.integrations.deciding.key_limits import ByKeys
 from penstock.integrations.deciding.outcome import Outcome, Unclear, Undecided
 from penstock.integrations.deciding.paths import AmbiguousPath
@@ -58,6 +59,8 @@ class Checkpoint(Generic[R]):
         self.asynchronous = asynchronous
         self.enabled = switch.is_enabled(enabled)
         self._decider = decider
+        if callable(cost):
+            check_takes_one(cost, "cost")
         self._cost = cost if callable(cost) else check_cost(cost)
         self._exempt = exempt
         self._shadow = shadow

@@ -16,11 +16,12 @@ from penstock.decision import Decision
 from penstock.errors import StoreError
 from penstock.flow_steps import drive, drive_async
 from penstock.gate import Gate
-from penstock.integrations.deciding.descriptors import ADDRESSES, Descriptors, Dimension, Family
+from penstock.integrations.deciding.descriptors import Descriptors, Dimension, Family
 from penstock.integrations.deciding.outcome import FromGate, FromLimits, NamedCounters, Outcome
 from penstock.integrations.deciding.waiting import Flow
 from penstock.limiter import MOST_KNOWN, Limiter
 from penstock.limits import Limit, not_a_limit
+from penstock.rules.aliases import ADDRESSES
 from penstock.rules.deciding.store_calls import Taken
 from penstock.stores.base import Counters, Store
 from penstock.undecided_hits import has_lockout, take

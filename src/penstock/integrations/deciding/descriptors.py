@@ -25,6 +25,7 @@ from penstock.async_gate import AnyGate
 from penstock.errors import RulesError
 from penstock.integrations.deciding.paths import AmbiguousPath, AmbiguousText
 from penstock.integrations.deciding.waiting import Flow, finish
+from penstock.rules.aliases import ADDRESSES, ALIASES, names_of
 from penstock.rules.deciding.compiled import Compiled
 from penstock.rules.deciding.verdict import Descriptor
 from penstock.rules.model import Domain, Step
@@ -36,12 +37,6 @@ Value = str | None
 Dimension = Callable[[R], Value | Awaitable[Value]]
 # Finds a dimension by name where there is none in the mapping, as for ``header:x-tenant``.
 Family = Callable[[str], Dimension[R] | None]
-
-ADDRESS = "remote_address"
-# Other names of dimensions, unless a dimension has that name.
-ALIASES = {"ip": ADDRESS}
-# All names of the client's address.
-ADDRESSES = (ADDRESS, *ALIASES)
 
 
 class Descriptors(Generic[R]):
@@ -102,7 +97,9 @@ class Descriptors(Generic[R]):
         """Add the keys of the operator's lists, whether or not a rule has them."""
         state = self._gate.switches.state()
         keys = dict.fromkeys([*state.deny_lists, *state.allow_lists])
-        missing = [key for key in keys if (key,) not in shapes]
+        missing = [key for key in keys if not any((name,) in shapes for name in names_of(key))]
+        if all(name in missing for name in ADDRESSES):  # lists have both names: one is enough
+            missing = [key for key in missing if key not in ALIASES]
         dimensions = dict(dimensions)
         more = [(key,) for key in missing if self._dimension(key, dimensions) is not None]
         return [*shapes, *more], dimensions
@@ -198,7 +195,8 @@ def shapes_of(domain: Domain) -> dict[tuple[str, ...], str]:
         if step.rule is not None or step.deny is not None:
             shapes.setdefault(shape, str(step.place))
     for key in [*domain.allow, *domain.deny]:
-        shapes.setdefault((key,), str(domain.place))
+        if not any((name,) in shapes for name in names_of(key)):  # lists apply under all names
+            shapes[(key,)] = str(domain.place)
     return shapes
 
 

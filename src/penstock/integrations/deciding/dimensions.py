@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.integrations.deciding.descriptors import ADDRESS, Dimension
+from penstock.integrations.deciding.descriptors import Dimension
 from penstock.integrations.deciding.keys import hashed
 from penstock.integrations.deciding.request import Request
+from penstock.rules.aliases import ADDRESS
 
 DIMENSIONS: Mapping[str, Dimension[Request]] = {
     ADDRESS: lambda request: request.client or "unknown",

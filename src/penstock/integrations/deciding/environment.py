@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -18,7 +18,7 @@ from penstock.async_gate import AnyGate
 from penstock.errors import LimitError, StoreError
 from penstock.integrations.deciding.checkpoint import yes_or_no
 from penstock.integrations.deciding.notices import warn_once
-from penstock.limits import as_limit
+from penstock.limits import Limit, as_limit
 from penstock.stores.base import Store
 from penstock.stores.url import store_from_url
 from penstock.switch import ENABLED, read_switch
@@ -27,23 +27,29 @@ PREFIX = "PENSTOCK_"
 Reader = Callable[[str, str], Any]  # of a variable and its text
 
 
-def with_environment(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options; with ``from_env``, also those that the environment has and nobody gave."""
+def with_environment(options: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, Any]:
+    """The options; with ``from_env``, also those that the environment has and nobody gave.
+
+    ``without`` are options that this integration does not have.
+    """
     _warn_of_misspelt(os.environ)
     given = {name: value for name, value in options.items() if value is not None}
     if not yes_or_no(given.pop("from_env", False), "from_env"):
         return {name: value for name, value in options.items() if name != "from_env"}
-    if "limit" not in given and "gate" not in given:
+    limiter = given.get("limiter")
+    if limiter is None and "limit" not in given and "gate" not in given:
         given |= _read(_WHAT)
         if "limit" in given and "gate" in given:
             raise ValueError("PENSTOCK_LIMIT and PENSTOCK_RULES are both set: unset one of them")
     if given.keys().isdisjoint(_PROXIES.values()):
         given |= _read(_PROXIES)
-    readable = dict(_OTHERS)
+    readable = {variable: name for variable, name in _OTHERS.items() if name not in without}
     if "gate" in given:
         readable |= _OF_A_GATE
     if isinstance(given.get("gate"), AnyGate):  # it has a store and a watch() of its own
         del readable["STORE"], readable["WATCH"]
+    if limiter is not None and not isinstance(limiter, (str, Limit)):  # it has a store, too
+        del readable["STORE"]
     missing = {variable: name for variable, name in readable.items() if name not in given}
     return given | _read(missing)
 

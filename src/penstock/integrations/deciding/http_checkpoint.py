@@ -41,7 +41,6 @@ from penstock.integrations.deciding.request import Request, Response
 from penstock.integrations.deciding.waiting import Flow
 from penstock.limiter import Limiter
 from penstock.stores.base import Store, check_clock
-from penstock.stores.memory import MemoryStore
 
 LimitFunction = Callable[[Request], Limits | Awaitable[Limits]]
 # A limit, several, a function of the request, or limits by key: {by_ip: "10/minute"}.
@@ -128,7 +127,7 @@ class HttpCheckpoint(Checkpoint[Request]):
                 raise TypeError("domain and dimensions are for a gate; a limit has a key")
             if watch:
                 raise TypeError("watch is for gate='rules.yaml'; a Gate has a watch() of its own")
-            limiter = Limiter(store=MemoryStore() if store is None else store)
+            limiter = Limiter(store=store, enabled=True)
             settles = count_when is not None
             if isinstance(limit, Mapping):
                 if key is not by_ip:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from typing import Any, TypeVar
 
 from penstock.integrations.deciding.notices import warn_once
@@ -46,7 +46,22 @@ def check_key_function(
         usual = next(iter(names.values()))
         raise TypeError(f"{option} is a function, such as {usual}, not {key!r:.100}")
     check_called(key, before)
+    check_takes_one(key, option)
     return key
+
+
+def check_takes_one(function: Callable[..., Any], option: str) -> None:
+    """Raise a TypeError for a function that cannot be called with a request, or a call."""
+    try:
+        signature(function).bind(None)
+    except ValueError:  # it has no signature: a builtin
+        pass
+    except TypeError:
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(
+            f"{option} is a function of one argument, such as lambda request: ...; {name} cannot be"
+            " called with one"
+        ) from None
 
 
 def check_called(key: Any, before: str = "") -> None:
@@ -73,7 +88,12 @@ def or_address(
         return address(request)
 
     def find(request: R) -> Any:
-        result = key(request)
+        try:
+            result = key(request)
+        except AttributeError as error:
+            if error.name == "host":  # as of a request of Starlette
+                error.add_note("request.client is the address as text: write request.client")
+            raise
         if type(result) is str and result:  # almost always
             return result
         if result is None or result == "":

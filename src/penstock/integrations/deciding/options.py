@@ -18,6 +18,7 @@ from penstock.integrations.deciding.http_checkpoint import AnyLimits, CostFuncti
 from penstock.integrations.deciding.keys import KeyFunction
 from penstock.integrations.deciding.refusals import Defer
 from penstock.integrations.deciding.request import Request
+from penstock.limits import Limit
 from penstock.stores.base import Store
 
 
@@ -122,6 +123,12 @@ _NOTES = {
     "block": "a request above the limit is always refused, unless shadow=True",
     "swallow_errors": "on_failure= says what happens while the store is down",
 }
+
+
+def check_app(app: object, example: str) -> None:
+    """An error if a limit was given in place of the application."""
+    if isinstance(app, (str, Limit)):
+        raise TypeError(f"the first argument is the application: write {example.format(str(app))}")
 
 
 def with_limit(

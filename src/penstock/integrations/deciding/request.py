@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from http.cookies import SimpleCookie
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import parse_qsl
 
 from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
 from penstock.integrations.deciding.paths import plain
 
-# Stands for a cookie with different values.
+# Stands for a cookie or a query parameter with different values.
 SEVERAL = "(several)"
 
 
@@ -40,7 +41,7 @@ class Request:
       for decisions, see `penstock.integrations.deciding.paths`
     - ``peer``: the address at the other end of the connection; None for a Unix socket
     - ``client``: the client's address: the peer, or the one that trusted proxies report
-    - ``header(name)``, ``first(name)``, ``cookies``
+    - ``header(name)``, ``first(name)``, ``cookies``, ``query``
     - ``user``: who is logged in, as text; ``route``: the template of the path, such as
       ``/users/{id}``; both None if the framework does not know yet
     - ``native``: the framework's own object
@@ -107,6 +108,20 @@ class Request:
         return cookies
 
     @property
+    def query_string(self) -> str:
+        """What follows the ``?``, as it was sent."""
+        return ""
+
+    @cached_property
+    def query(self) -> Mapping[str, str]:
+        """Its parameters by name. One with different values is `SEVERAL`, as of `cookies`."""
+        parameters: dict[str, str] = {}
+        for name, value in parse_qsl(self.query_string, keep_blank_values=True):
+            if parameters.setdefault(name, value) != value:
+                parameters[name] = SEVERAL
+        return parameters
+
+    @property
     def is_preflight(self) -> bool:
         """Whether it is a CORS preflight request. These never have a body."""
         return (
@@ -122,6 +137,10 @@ class Request:
         headers = _Elsewhere("first('x-api-key')")
         META = _Elsewhere("first('x-api-key'), or native.META")
         remote_addr = _Elsewhere("client")
+        ip = _Elsewhere("client")
+        query_params = _Elsewhere("query")
+        args = _Elsewhere("query")
+        GET = _Elsewhere("query")
         url = _Elsewhere("path")
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction
@@ -33,7 +33,22 @@ class RateLimitInterceptor(Interceptor, grpc.aio.ServerInterceptor):
 
     asynchronous = True
 
-    async def intercept_service(
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Coroutine[Any, Any, Any]:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            # `grpc.server` takes any object, and would call a coroutine as if it were a handler.
+            raise TypeError(
+                "this interceptor is for grpc.aio.server: with grpc.server, use"
+                " penstock.integrations.grpc.RateLimitInterceptor"
+            ) from None
+        return self._intercept(continuation, handler_call_details)
+
+    async def _intercept(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,

@@ -18,13 +18,14 @@ from urllib.parse import unquote
 import grpc
 
 from penstock.integrations.deciding import keys
-from penstock.integrations.deciding.descriptors import ADDRESS, Dimension
+from penstock.integrations.deciding.descriptors import Dimension
 from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
 from penstock.integrations.deciding.key_functions import (
     check_key_function,
     example,
     or_address,
 )
+from penstock.rules.aliases import ADDRESS
 from penstock.rules.lists import as_address, network_of
 
 Value = str | bytes

@@ -17,6 +17,7 @@ from penstock.events import Hook
 from penstock.integrations.deciding.checkpoint import Checkpoint, check_on_failure
 from penstock.integrations.deciding.deciders import ByGate, ByLimits, Limits
 from penstock.integrations.deciding.descriptors import Dimension
+from penstock.integrations.deciding.environment import with_environment
 from penstock.integrations.deciding.identity import X_FORWARDED_FOR
 from penstock.integrations.deciding.options import check_options
 from penstock.integrations.deciding.outcome import Outcome, Undecided
@@ -56,13 +57,17 @@ from penstock.stores.base import Store
 
 logger = logging.getLogger("penstock")
 
+# Variables for web applications only: paths, and header fields.
+_OF_HTTP = ("exempt", "fields")
+
 
 class Interceptor:
     """The options of an interceptor, and what it does for each call.
 
     - ``limiter``: a limiter, or a limit as text; with ``key``, a function of the `Call`, and
       ``limit``: other limits than the limiter's own, or a function of the call, where
-      None means not limited; ``name`` is the limit's name in metadata
+      None means not limited; ``name`` is the limit's name in metadata. ``limit`` alone is
+      enough
     - or ``gate``: a gate, or the path of a file of rules; with ``domain``, ``dimensions``, and
       ``watch``: reload the file when it changes, until `close`
     - ``store``: where to count, if neither a limiter nor a gate has one
@@ -78,6 +83,8 @@ class Interceptor:
       would be
     - ``enabled``: False: nothing is decided and no metadata is added; None: as
       ``PENSTOCK_ENABLED`` says
+    - ``from_env``: read options that are not given from the environment, such as
+      ``PENSTOCK_LIMIT``
     """
 
     asynchronous = False
@@ -88,7 +95,8 @@ class Interceptor:
         **options: Unpack[CallOptions],
     ) -> None:
         check_options("RateLimitInterceptor", options, CallOptions, "limiter")
-        self._prepare(limiter, **options)
+        given = with_environment({"limiter": limiter, **options}, _OF_HTTP)
+        self._prepare(given.pop("limiter", None), **given)
 
     def _prepare(
         self,
@@ -116,8 +124,10 @@ class Interceptor:
         check_on_failure(on_failure)
         if count_when is not None and not callable(count_when):
             raise TypeError(f"count_when is a function of a Status, not {count_when!r:.100}")
+        if limiter is None and gate is None and limit is not None:
+            limiter, store = Limiter(store=store, enabled=True), None  # which has no limit itself
         if (limiter is None) == (gate is None):
-            raise TypeError("give either a limiter, such as Limiter('100/minute'), or gate=")
+            raise TypeError("give either a limit, such as '100/minute', or a limiter, or gate=")
         self._check_plain(
             key=key, limit=limit, cost=cost, exempt=exempt, count_when=count_when,
             **{f"dimension {name!r}": how for name, how in (dimensions or {}).items()},
@@ -219,7 +229,7 @@ def as_limiter(
 ) -> Limiter:
     """The sync limiter, whose counters are used directly."""
     if isinstance(limiter, (str, Limit)):
-        return Limiter(limiter, store)
+        return Limiter(limiter, store, enabled=True)  # the interceptor has a switch of its own
     if store is not None:
         raise TypeError("a limiter has its store already")
     if isinstance(limiter, Limiter):

@@ -44,6 +44,7 @@ class CallOptions(TypedDict, total=False):
     forwarded: str
     hook: Hook | None
     enabled: bool | None
+    from_env: bool
 
 
 def as_exempt(exempt: Iterable[str] | ExemptFunction) -> ExemptFunction:

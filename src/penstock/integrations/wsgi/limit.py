@@ -14,7 +14,12 @@ from typing import Any, Unpack
 from penstock.integrations.deciding.applied_limits import APPLIED, AppliedLimits, withdraw
 from penstock.integrations.deciding.environment import with_environment
 from penstock.integrations.deciding.http_checkpoint import AnyLimits, HttpCheckpoint
-from penstock.integrations.deciding.options import MiddlewareOptions, check_options, with_limit
+from penstock.integrations.deciding.options import (
+    MiddlewareOptions,
+    check_app,
+    check_options,
+    with_limit,
+)
 from penstock.integrations.deciding.outcome import Outcome
 from penstock.integrations.deciding.refusals import KEPT_BODY, Defer, Refusals
 from penstock.integrations.deciding.responses import FALLBACK
@@ -49,6 +54,7 @@ class PenstockWSGI:
         defer_body: int = KEPT_BODY,
         **options: Unpack[MiddlewareOptions],
     ) -> None:
+        check_app(app, "PenstockWSGI(app, limit={!r})")
         self._app = app
         more = ("fallback", "defer", "defer_body")
         check_options("PenstockWSGI", options, MiddlewareOptions, *more)

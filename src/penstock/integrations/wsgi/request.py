@@ -38,6 +38,11 @@ class WsgiRequest(Request):
         return value
 
     @property
+    def query_string(self) -> str:
+        text: str = self.environ.get("QUERY_STRING", "")
+        return text
+
+    @property
     def user(self) -> str | None:
         return self.environ.get("REMOTE_USER") or None
 
@@ -49,8 +54,7 @@ class WsgiRequest(Request):
                 headers.append((key[5:].replace("_", "-").lower(), str(value)))
             elif key in ("CONTENT_TYPE", "CONTENT_LENGTH") and value:
                 headers.append((key.replace("_", "-").lower(), str(value)))
-        query = self.environ.get("QUERY_STRING", "")
-        return Deferred(self.method, self.path, query, headers, body, self.client)
+        return Deferred(self.method, self.path, self.query_string, headers, body, self.client)
 
 
 def read_request(request: WsgiRequest, longest: int) -> Deferred | None:

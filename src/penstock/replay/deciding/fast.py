@@ -102,7 +102,7 @@ class FastReplay:
             self._nodes.append([self._matcher.top])
             self._constant_child(shape, 0, keys[0])
         self._listed = {
-            key: array("b") for key in {*self.domain.allow, *self.domain.deny}
+            key: array("b") for key in {*self._matcher.allow, *self._matcher.deny}
             if key in self._columns
         }  # fmt: skip
         self._unclear: dict[tuple[int, ...], bool] = {}
@@ -185,7 +185,7 @@ class FastReplay:
         return flags
 
     def _list_of(self, key: str, value: str) -> int:
-        deny, allow = self.domain.deny.get(key), self.domain.allow.get(key)
+        deny, allow = self._matcher.deny.get(key), self._matcher.allow.get(key)
         if deny is not None and value in deny:
             return _ON_DENY_LIST
         return _ON_ALLOW_LIST if allow is not None and value in allow else 0

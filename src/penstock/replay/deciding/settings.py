@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.gate import Gate
-from penstock.integrations.deciding.descriptors import ADDRESSES, Descriptors, Dimension
+from penstock.integrations.deciding.descriptors import Descriptors, Dimension
 from penstock.integrations.deciding.dimension_sources import SOURCES, parse_dimensions
 from penstock.integrations.deciding.dimensions import DIMENSIONS, family
 from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
 from penstock.integrations.deciding.request import Request
 from penstock.replay.deciding.log_request import LogRequest
+from penstock.rules.aliases import ADDRESSES
 from penstock.rules.model import RuleSet
 from penstock.stores.memory import MOST_KEYS, MemoryStore
 

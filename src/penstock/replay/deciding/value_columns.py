@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.integrations.deciding.descriptors import ADDRESSES, Dimension
+from penstock.integrations.deciding.descriptors import Dimension
 from penstock.integrations.deciding.identity import Trust
 from penstock.integrations.deciding.paths import AmbiguousText
 from penstock.integrations.deciding.request import Request
@@ -20,6 +20,7 @@ from penstock.replay.deciding._decider import map_values, pack, replaced
 from penstock.replay.deciding.log_request import LogRequest, text_of
 from penstock.replay.reading.blocks import Block, Interner
 from penstock.replay.reading.requests import Requests
+from penstock.rules.aliases import ADDRESSES
 
 
 class FieldValues:

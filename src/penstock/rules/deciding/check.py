@@ -96,7 +96,7 @@ class Check:
     def _results(self, descriptors: Sequence[Descriptor], hits: int) -> list[DescriptorResult]:
         if self._matcher is None:
             return [DescriptorResult(descriptor.pairs) for descriptor in descriptors]
-        matches = [self._matcher.match(descriptor.pairs) for descriptor in descriptors]
+        matches = self._matcher.match_each([descriptor.pairs for descriptor in descriptors])
         replaced = replaced_names(matches)
         return [
             self._result(descriptor, match, hits, replaced)
@@ -162,7 +162,7 @@ class Check:
     ) -> None:
         override = None
         if self._state is not None and self._state.overrides:
-            overrides = self._state.overrides
+            overrides = self._state.overrides_by_pair
             override = next((overrides[pair] for pair in result.pairs if pair in overrides), None)
         reason = verdict.UNLIMITED
         for counted in limits:
@@ -203,9 +203,9 @@ class Check:
         """Results without any limit, if a list for all rules has a pair of the request."""
         if self._matcher is None:
             return None
-        domain, state = self._matcher.domain, self._state
-        deny = [domain.deny, *([state.deny_lists] if state else [])]
-        allow = [domain.allow, *([state.allow_lists] if state else [])]
+        matcher, state = self._matcher, self._state
+        deny = [matcher.deny, *([state.deny_lists] if state else [])]
+        allow = [matcher.allow, *([state.allow_lists] if state else [])]
         for lists, reason in ((deny, verdict.DENIED), (allow, verdict.ALLOWED)):
             for by_key in lists:
                 if not by_key:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from penstock.errors import LimitError, UnsupportedLimit
 from penstock.limits import Limit
+from penstock.rules.aliases import names_of, same_key
 from penstock.rules.deciding.switches import Override
 from penstock.rules.model import Rule, RuleSet, Step
 from penstock.rules.walk import CONCURRENCY, limits_of
@@ -31,7 +32,7 @@ def _problem(
         return None if error is None else f"{override.limit} cannot be counted: {error}"
     tried: set[Limit] = set()
     for path, rule in _paths(rules):
-        if not any(step.key == pair[0] and takes(step.value, pair[1]) for step in path):
+        if not any(same_key(step.key, pair[0]) and takes(step.value, pair[1]) for step in path):
             continue
         for limit in _limits(rule):
             if limit in tried:
@@ -51,7 +52,8 @@ def problems_of(
     limits: dict[str, set[Limit]] = {}  # of all rules on whose path a key is
     for path, rule in _paths(rules):
         for step in path:
-            limits.setdefault(step.key, set()).update(_limits(rule))
+            for key in names_of(step.key):
+                limits.setdefault(key, set()).update(_limits(rule))
     for pair, override in overrides.items():
         # Quick, as a key has few limits: most overrides work with all of them.
         if any(_error(limit, override, count) for limit in limits.get(pair[0], ())):
@@ -64,7 +66,8 @@ def touched_by(rules: RuleSet, overrides: Mapping[Pair, Override]) -> dict[str, 
     """How many overrides affect each rule, by id; without rules that none affects."""
     values: dict[str, set[str]] = {}
     for key, value in overrides:
-        values.setdefault(key, set()).add(value)
+        for name in names_of(key):
+            values.setdefault(name, set()).add(value)
     counts: dict[str, int] = {}
     for path, rule in _paths(rules):
         count = 0

@@ -35,10 +35,13 @@ cdef class Planner:
     @cython.locals(plain=list, pairs=tuple)
     cpdef Plan plan(self, domain, descriptors)
     @cython.locals(
-        known=tuple, listed=frozenset, plan=Plan, rule=PlainRule, items=list, pairs=tuple
+        known=tuple, listed=frozenset, names=tuple, plan=Plan, rule=PlainRule, items=list,
+        pairs=tuple,
     )
     cpdef Plan make(self, domain, list descriptors, hits)
     cdef bint is_switched(self, tuple pairs, frozenset listed) except -1
+    @cython.locals(own=bint, other=bint, pairs=tuple, pair=tuple, key=str)
+    cdef bint has_both(self, list descriptors, tuple names) except -1
     cdef PlainRule plain_rule(self, match)
 
 

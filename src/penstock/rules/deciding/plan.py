@@ -133,16 +133,17 @@ class Planner:
         self.compiled = compiled
         self.store = store
         self.modes = state.modes
-        self.overrides = state.overrides
+        self.overrides = state.overrides_by_pair
         self.plain_rules: dict[int, PlainRule | None] = {}
-        # The matching function of each domain, and the keys that lists are about.
-        self.domains: dict[str, tuple[Any, frozenset[str]]] = {}
-        listed = {*state.allow, *state.deny}
+        # The matching function of each domain, the keys that lists are about, and the two names
+        # of a key, if it has two.
+        self.domains: dict[str, tuple[Any, frozenset[str], tuple[str, str] | None]] = {}
+        listed = {*state.allow_lists, *state.deny_lists}
         if state.mode == ENFORCE:
             for name in compiled.independent_domains:
-                domain = compiled.rules.domains[name]
-                keys = frozenset(listed.union(domain.allow, domain.deny))
-                self.domains[name] = compiled.matchers[name].match, keys
+                matcher = compiled.matchers[name]
+                keys = frozenset(listed.union(matcher.allow, matcher.deny))
+                self.domains[name] = matcher.match, keys, matcher.names
         several = len(compiled.matchers) > 1
         self.only_domain = None if several else next(iter(compiled.matchers), None)
 
@@ -175,7 +176,9 @@ class Planner:
         known = self.domains.get(domain)
         if known is None:
             return None
-        match_of, listed = known
+        match_of, listed, names = known
+        if names is not None and len(descriptors) > 1 and self.has_both(descriptors, names):
+            return None  # each name means itself
         plan = Plan(self, domain, descriptors)
         items = plan.items
         for pairs in descriptors:
@@ -203,6 +206,18 @@ class Planner:
     def is_switched(self, pairs: tuple[Pair, ...], listed: frozenset[str]) -> bool:
         """Whether an override or a list may affect a descriptor."""
         return any(pair[0] in listed or pair in self.overrides for pair in pairs)
+
+    def has_both(self, descriptors: list[tuple[Pair, ...]], names: tuple[str, str]) -> bool:
+        """`aliases.gives_both`, compiled."""
+        own = other = False
+        for pairs in descriptors:
+            for pair in pairs:
+                key = pair[0]
+                if key == names[0]:
+                    own = True
+                elif key == names[1]:
+                    other = True
+        return own and other
 
     def plain_rule(self, match: Match) -> PlainRule | None:
         rule = match.rule

@@ -19,6 +19,7 @@ from penstock.durations import Duration, parse_duration
 from penstock.errors import InvalidKey
 from penstock.limit_options import MOST_UNITS, Soft
 from penstock.limits import Limit, as_limit
+from penstock.rules.aliases import lists_by_name, pairs_by_name
 from penstock.rules.lists import ValueList
 from penstock.rules.model import ENFORCE, OFF, SHADOW
 
@@ -58,8 +59,10 @@ class State:
     allow: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # key: entry: until
     deny: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     next_end: int = _EVER  # when the first of them expires
+    # Under every name of a key: see `aliases.py`.
     allow_lists: Mapping[str, ValueList] = field(default_factory=dict)
     deny_lists: Mapping[str, ValueList] = field(default_factory=dict)
+    overrides_by_pair: Mapping[tuple[str, str], Override] = field(default_factory=dict)
 
     @property
     def calm(self) -> bool:
@@ -129,8 +132,9 @@ class Draft:
             allow=allow,
             deny=deny,
             next_end=min(ends, default=_EVER),
-            allow_lists={key: ValueList(entries) for key, entries in allow.items()},
-            deny_lists={key: ValueList(entries) for key, entries in deny.items()},
+            allow_lists=_value_lists(allow),
+            deny_lists=_value_lists(deny),
+            overrides_by_pair=pairs_by_name(overrides),
         )
 
 
@@ -289,6 +293,10 @@ class Switches(Changes):
             self.calm = self.last.calm
         if self._changed is not None:
             self._changed()
+
+
+def _value_lists(lists: Mapping[str, Mapping[str, int]]) -> Mapping[str, ValueList]:
+    return lists_by_name({key: ValueList(entries) for key, entries in lists.items()})
 
 
 def _unexpired(lists: Mapping[str, Mapping[str, int]], now: int) -> dict[str, dict[str, int]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.decision import Decision
+from penstock.durations import format_duration
 from penstock.errors import InvalidCost, InvalidKey
 from penstock.limits import Limit, limits_of
 from penstock.rules.model import Rule
@@ -118,6 +119,18 @@ class Status:
         slots = () if self.rule is None else self.rule.concurrency
         return any(self.limit_name == limit.name for limit in slots)
 
+    @property
+    def limit_text(self) -> str | None:
+        """The limit that decided as it is written in rules."""
+        return None if self.decision is None else text_of(self.decision.limit, self.is_about_slots)
+
+
+def text_of(limit: Limit, of_slots: bool) -> str:
+    """A limit as it is written in rules; of slots, not as the log that they are counted by."""
+    if not of_slots:
+        return str(limit)
+    return f"concurrency {limit.amount} slot_lease {format_duration(limit.period_ns)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -194,6 +207,13 @@ class Verdict:
 
     def __bool__(self) -> bool:
         return self.allowed
+
+    def __eq__(self, other: object) -> Any:
+        """``check(...) == False`` is what it says."""
+        return self.allowed == other if isinstance(other, bool) else NotImplemented
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
 
     def named_decisions(self) -> list[tuple[str, Decision]]:
         """The decisions to report to the client, with the names of their limits."""

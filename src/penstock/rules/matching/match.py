@@ -9,24 +9,33 @@ The cost does not grow with the number of rules: see `tree.py` and `wildcards.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from penstock.rules.aliases import alias_for, gives_both, lists_by_name
 from penstock.rules.lists import ValueList
 from penstock.rules.matching.trace import TraceStep, trace
 from penstock.rules.matching.tree import Descriptor, Match, MatchNode, Pair, top_of
 from penstock.rules.model import Domain, Rule, id_part
+from penstock.rules.walk import steps_of
 
 __all__ = ["Descriptor", "Match", "Matcher", "Pair"]
 
 
 class Matcher:
-    """Finds the rule of a domain that applies to a descriptor. It is immutable."""
+    """Finds the rule of a domain that applies to a descriptor. It is immutable.
 
-    __slots__ = ("_top", "domain")
+    ``names`` are the name of a key that the rules use and its other name, if there are any: see
+    `aliases.py`. ``allow`` and ``deny`` are the lists of the whole domain, by every name.
+    """
+
+    __slots__ = ("_top", "allow", "deny", "domain", "names")
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
-        self._top = top_of(domain)
+        self.names = alias_for(step.key for step in steps_of(domain))
+        self.allow = lists_by_name(domain.allow)
+        self.deny = lists_by_name(domain.deny)
+        self._top = top_of(domain, self.names)
 
     def match(self, descriptor: Descriptor) -> Match | None:
         """The rule for exactly these pairs; None if nothing applies."""
@@ -51,6 +60,16 @@ class Matcher:
             return self._unmatched(node, descriptor)
         return node.match(descriptor, node.rule)
 
+    def match_each(self, descriptors: Sequence[Descriptor]) -> list[Match | None]:
+        """`match` for all descriptors of a request: if it gives both names, each means itself."""
+        names = self.names
+        if names is None or len(descriptors) < 2 or not gives_both(descriptors, names):
+            return [self.match(descriptor) for descriptor in descriptors]
+        return [
+            None if any(key == names[1] for key, _ in descriptor) else self.match(descriptor)
+            for descriptor in descriptors
+        ]
+
     @property
     def top(self) -> MatchNode:
         """The tree, for those who walk it themselves."""
@@ -58,15 +77,15 @@ class Matcher:
 
     def denies(self, descriptor: Descriptor) -> bool:
         """Whether a pair is on a ``deny`` list of the whole domain."""
-        return _listed(self.domain.deny, descriptor)
+        return _listed(self.deny, descriptor)
 
     def allows(self, descriptor: Descriptor) -> bool:
         """Whether a pair is on an ``allow`` list of the whole domain. `denies` has precedence."""
-        return _listed(self.domain.allow, descriptor)
+        return _listed(self.allow, descriptor)
 
     def trace(self, descriptor: Descriptor) -> list[TraceStep]:
         """Explains the answer of `match`, level by level, for people."""
-        return trace(self.domain, self._top, descriptor)
+        return trace(self.domain, self._top, descriptor, self.names)
 
     def _unmatched(self, node: MatchNode, descriptor: Descriptor) -> Match | None:
         """The pairs lead to no rule, but a deny list on their path may still refuse them."""

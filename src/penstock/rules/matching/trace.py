@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from penstock.rules.aliases import lists_by_name
 from penstock.rules.matching.tree import Descriptor, MatchNode, counted_as
 from penstock.rules.model import Domain, Step
 from penstock.rules.problems import did_you_mean
@@ -64,8 +65,13 @@ class TraceStep:
         return "\n   ".join(lines)
 
 
-def trace(domain: Domain, top: MatchNode, descriptor: Descriptor) -> list[TraceStep]:
-    """The path of ``descriptor`` down from ``top``, as far as it leads."""
+def trace(
+    domain: Domain, top: MatchNode, descriptor: Descriptor, names: tuple[str, str] | None = None
+) -> list[TraceStep]:
+    """The path of ``descriptor`` down from ``top``, as far as it leads.
+
+    Of ``names``, the rules use the first, and the second means the same.
+    """
     out: list[TraceStep] = []
     node, level = top, domain.steps
     for depth, (key, value) in enumerate(descriptor, 1):
@@ -73,10 +79,13 @@ def trace(domain: Domain, top: MatchNode, descriptor: Descriptor) -> list[TraceS
         chosen = None if branch is None else branch.choose(value)
         step = None if chosen is None else chosen.steps[-1]
         how = _how(step, value)
-        others = list(_others(level, key, value, step, how))
+        in_rules = names[0] if names is not None and key == names[1] else key
+        others = list(_others(level, in_rules, value, step, how))
         notes = [*_on_lists(domain, step, key, value)]
+        if step is not None and step.key != key:
+            notes.insert(0, f"{key!r} is another name of {step.key!r}")
         if chosen is None or step is None:
-            notes += _dead_end(level, key, value)
+            notes += _dead_end(level, in_rules, value)
             notes.append("no rule applies" + ("; what was chosen above is final" * (depth > 1)))
             if depth < len(descriptor):
                 notes.append(f"pairs after it, not looked up: {len(descriptor) - depth}")
@@ -121,9 +130,10 @@ def _others(
 
 
 def _on_lists(domain: Domain, step: Step | None, key: str, value: str) -> Iterator[str]:
-    if key in domain.deny and value in domain.deny[key]:
+    deny, allow = lists_by_name(domain.deny), lists_by_name(domain.allow)
+    if key in deny and value in deny[key]:
         yield f"{value!r} is on the deny list of the domain: refused"
-    if key in domain.allow and value in domain.allow[key]:
+    if key in allow and value in allow[key]:
         yield f"{value!r} is on the allow list of the domain: not counted, unless denied"
     if step is not None and step.deny is not None and value in step.deny:
         yield f"{value!r} is on the deny list of this step: refused"

@@ -15,11 +15,14 @@ The key of a counter contains the domain and every pair::
     api|ip=192.0.2.0/24          the network, where `group` says so
     api|path=/files/*            the pattern, with `share_threshold`
     api|user=a%7Cb               | = % and control characters inside a part: as %XX
+
+A pair that is matched under the other name of its key (see `aliases.py`) is counted under the name
+that the rules use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from penstock.keys import descriptor_head, descriptor_part
 from penstock.rules.lists import network_of
@@ -78,7 +81,7 @@ class MatchNode:
         self.values: tuple[str, ...] = ()  # "" where it varies
         # The steps on the path that have a list, with the index of their pair.
         self.lists: tuple[tuple[int, MatchNode], ...] = ()
-        self.branches: Mapping[str, Branch] = _NO_BRANCHES
+        self.branches: dict[str, Branch] = _NO_BRANCHES
         self.ready: Match | None = None  # the match, if it is the same for every request
 
     def below(self, step: Step) -> MatchNode:
@@ -140,13 +143,28 @@ class Branch:
         return self.any if node is None else node
 
 
-_NO_BRANCHES: Mapping[str, Branch] = {}
+_NO_BRANCHES: dict[str, Branch] = {}  # stays empty
 
 
-def top_of(domain: Domain) -> MatchNode:
+def top_of(domain: Domain, names: tuple[str, str] | None = None) -> MatchNode:
+    """The tree of a domain. Of ``names``, the steps have the first; the second means the same."""
     node = MatchNode(descriptor_part(domain.name))
     node.branches = branches(node, domain.steps)
+    if names is not None:
+        _add_name(node, *names)
     return node
+
+
+def _add_name(node: MatchNode, name: str, other: str) -> None:
+    """Let all branches of ``name`` be found under the ``other`` name, too."""
+    nodes = [node]
+    while nodes:
+        level = nodes.pop().branches
+        for branch in level.values():
+            nodes += branch.exact.values()
+            nodes += [] if branch.any is None else [branch.any]
+        if name in level:
+            level[other] = level[name]
 
 
 def branches(above: MatchNode, steps: Sequence[Step]) -> dict[str, Branch]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 
-from penstock.integrations.deciding.descriptors import Dimension
 from penstock.integrations.deciding.identity import Trust
-from penstock.integrations.deciding.request import Request
 from penstock.service import rls_json
 from penstock.service.health import Health
 from penstock.service.service import Service
@@ -35,12 +33,14 @@ def http_api(
     trust: Trust,
     *,
     refunds: bool = False,
-    dimensions: Mapping[str, Dimension[Request]] | None = None,
+    auth: AuthApi | None = None,
 ) -> Routes:
     """All paths of port 8080.
 
-    With ``refunds``, clients may give hits back. ``dimensions`` are further ones for /v1/auth.
+    With ``refunds``, clients may give hits back. ``auth`` is the handler of /v1/auth, if it is not
+    the usual one.
     """
+    auth = auth or AuthApi(service, service.gate, trust)
 
     def json_api(request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         response = rls_json.respond(service, request.body, refunds=refunds)
@@ -56,7 +56,7 @@ def http_api(
             "/v1/check": {"POST": CheckApi(service, refunds=refunds)},
             "/v1/release": {"POST": ReleaseApi(service)},
             "/json": {"*": json_api},  # as in Envoy's service
-            "/v1/auth": {"*": AuthApi(service, service.gate, trust, dimensions)},
+            "/v1/auth": {"*": auth},
             "/healthcheck": {"GET": healthcheck},
             "/openapi.json": {"GET": lambda request: as_json(DOCUMENT)},
         }

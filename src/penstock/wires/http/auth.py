@@ -14,18 +14,20 @@ nginx only knows 401 and 403 as refusals: use ``/v1/auth?refuse=403`` for it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
 from penstock.async_gate import AnyGate
 from penstock.errors import PenstockError
-from penstock.integrations.deciding.descriptors import ADDRESSES, Descriptors, Dimension
+from penstock.integrations.deciding.dead_rules import DeadRule, dead_rules
+from penstock.integrations.deciding.descriptors import Descriptors, Dimension
 from penstock.integrations.deciding.dimensions import PROXY_DIMENSIONS, family
 from penstock.integrations.deciding.identity import Trust
 from penstock.integrations.deciding.paths import decoded, plain_raw
 from penstock.integrations.deciding.request import Request
 from penstock.integrations.deciding.responses import fields, refusal
+from penstock.rules.aliases import ADDRESSES, names_of
 from penstock.rules.deciding.verdict import DENIED, Verdict
 from penstock.service.service import Service
 from penstock.wires.http.check_response import error_response
@@ -104,7 +106,7 @@ class AuthApi:
         self._gate = gate
         self._trust = trust
         self._descriptors: dict[str | None, Descriptors[Request]] = {}
-        self._dimensions = {**PROXY_DIMENSIONS, **(dimensions or {})}
+        self._dimensions = proxy_dimensions(dimensions)
         for name in ADDRESSES:
             gate.group(name)
 
@@ -146,6 +148,17 @@ class AuthApi:
         status = answer.status if answer.status == 403 else refuse
         return HttpResponse(status, answer.body, headers, dict(answer.headers)["Content-Type"])
 
+    def dead_rules(self, everywhere: bool = False) -> list[DeadRule]:
+        """The rules that do not apply here: of domains that were asked for, or of all."""
+        asked = set() if everywhere else {*self._descriptors}
+        if None in asked:
+            asked.update(self._gate.rules.domains)  # there is one
+        return [
+            rule
+            for rule in dead_rules(self._gate.rules, is_known(self._dimensions))
+            if everywhere or rule.domain in asked
+        ]
+
     def _of(self, domain: str | None) -> Descriptors[Request]:
         descriptors = self._descriptors.get(domain)
         if descriptors is None:
@@ -157,6 +170,22 @@ class AuthApi:
             descriptors = Descriptors(self._gate, self._dimensions, family, domain, strict=False)
             self._descriptors[domain] = descriptors
         return descriptors
+
+
+def proxy_dimensions(
+    more: Mapping[str, Dimension[Request]] | None,
+) -> Mapping[str, Dimension[Request]]:
+    """The dimensions of a request that a proxy describes, with further ones."""
+    return {**PROXY_DIMENSIONS, **(more or {})}
+
+
+def is_known(dimensions: Mapping[str, Dimension[Request]]) -> Callable[[str], bool]:
+    """Whether a key is one of these dimensions, under any name, or of a family."""
+
+    def knows(key: str) -> bool:
+        return any(name in dimensions for name in names_of(key)) or family(key) is not None
+
+    return knows
 
 
 def _options(query: str) -> tuple[str | None, int]:

@@ -18,7 +18,7 @@ from penstock.integrations.deciding.responses import NamedDecision, fields, retr
 from penstock.limits import Limit
 from penstock.numbers import reset_of
 from penstock.rules.deciding.plan import Plan
-from penstock.rules.deciding.verdict import LIMIT, Verdict
+from penstock.rules.deciding.verdict import LIMIT, Verdict, text_of
 from penstock.service.failures import for_client, is_ours
 from penstock.wires.http.messages import HttpResponse, as_error
 
@@ -94,6 +94,7 @@ def verdict_json(
             status.shadow,
             status.limit_name,
             None if decision is None else decision.limit,
+            status.is_about_slots,
         )
         statuses.append((_before(status.pairs), status.allowed, after, decision))
     encoded = _encode(verdict.allowed, verdict.retry_after, statuses, now)
@@ -129,7 +130,12 @@ def _before(pairs: Iterable[tuple[str, str]]) -> str:
 
 @lru_cache(4096)
 def _after(
-    reason: str, rule: str | None, shadow: bool, limit_name: str | None, limit: Limit | None
+    reason: str,
+    rule: str | None,
+    shadow: bool,
+    limit_name: str | None,
+    limit: Limit | None,
+    of_slots: bool = False,
 ) -> str:
     content: dict[str, object] = {"reason": reason}
     if rule is not None:
@@ -139,7 +145,7 @@ def _after(
     if limit is not None:
         content["limit"] = {
             "name": limit_name,
-            "text": str(limit),
+            "text": text_of(limit, of_slots),
             "amount": limit.amount,
             "period": limit.period_ns / SECOND,
             "burst": limit.burst,
