@@ -88,7 +88,7 @@ INSIDE: dict[str, list[set[str]]] = {
     "algorithms": [
         {"words", "calendar"},
         {"base"},
-        {"around", "token_bucket", "fixed_window", "sliding_window", "sliding_log"},
+        {"around", "token_bucket", "fixed_window", "sliding_window", "sliding_log", "stock"},
         {"lockout", "soft", "initial_bucket"},
     ],
     "stores": [
@@ -178,7 +178,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"check"},
     ],
     "quota": [
-        {"errors", "rows"},
+        {"errors", "rows", "stock_row"},
         {"values"},
         {"periods"},
         {"plans"},
