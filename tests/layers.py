@@ -178,7 +178,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"check"},
     ],
     "quota": [
-        {"errors", "rows", "stock_row"},
+        {"errors", "journal", "rows", "stock_row"},
         {"values"},
         {"periods"},
         {"plans"},
@@ -191,6 +191,11 @@ INSIDE: dict[str, list[set[str]]] = {
         {"core", "reading"},
         {"reconcile", "hold"},
         {"verbs"},
+        {"stock_operations"},
+        {"stock_numbers"},
+        {"stocks"},
+        {"quota_counters", "settling"},
+        {"quota_store"},
         {"async_ledger", "ledger"},
     ],
     "quota.databases": [

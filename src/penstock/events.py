@@ -103,6 +103,20 @@ class Refused(Event):
     shadow: bool
 
 
+@dataclass(frozen=True, slots=True)
+class QuotaUsed(Event):
+    """An account has used ``percent`` (80, 95 or 100) of what it had for this period.
+
+    It happens once for each of them, in the process whose settlement reaches it. ``store`` is the
+    ledger, ``remaining`` is what is left.
+    """
+
+    account: str
+    meter: str
+    percent: int
+    remaining: int
+
+
 Hook = Callable[[Event], None]
 
 
