@@ -162,7 +162,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"tree", "yaml_messages"},
         {"dict_tree", "files", "keywords", "yaml_tree"},
         {"schema", "values", "watch"},
-        {"levels", "limits", "lists"},
+        {"levels", "limits", "lists", "quotas"},
         {"variants"},
         {"steps"},
         {"parse"},

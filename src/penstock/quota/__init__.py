@@ -35,6 +35,7 @@ from penstock.quota.errors import (
 from penstock.quota.hold import AsyncHold, Hold
 from penstock.quota.ledger import Ledger
 from penstock.quota.plans import Allowance, Plan
+from penstock.quota.quota_store import QuotaStore
 from penstock.quota.reading import OpenHold
 from penstock.quota.reconcile import Difference, Reconciliation
 from penstock.quota.views import (
@@ -69,6 +70,7 @@ __all__ = [
     "Plan",
     "QuotaError",
     "QuotaExceeded",
+    "QuotaStore",
     "Reconciliation",
     "RefReused",
     "Settlement",

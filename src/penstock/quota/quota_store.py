@@ -15,6 +15,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -89,8 +90,16 @@ class QuotaStore(Store):
         return counters
 
     def define_plans(self, plans: Mapping[str, Any]) -> None:
-        """Write plans into the ledger, before it is next used."""
-        self.stocks.define_plans(plans)
+        """Write plans, as they are in rules, into the ledger before it is next used."""
+        self.stocks.define_plans(
+            {
+                name: {
+                    meter: allowance if isinstance(allowance, Mapping | str) else asdict(allowance)
+                    for meter, allowance in plan.items()
+                }
+                for name, plan in plans.items()
+            }
+        )
 
     def start(self) -> None:
         """Begin to settle in the background. The first request does it, too."""

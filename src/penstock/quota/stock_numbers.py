@@ -81,6 +81,8 @@ def shown(decision: Decision, known: Known | None, now: int) -> Decision:
         limit = limit_of(max(report.amount, left), report.unit)
     retry = 0
     if not decision.allowed:
+        # A look without hits is refused, too, when nothing is left: see `rules.deciding.results`.
+        left = left or -1
         retry = decision._retry if decision.degraded else until or -1
     return decided(
         limit, decision.allowed, left, 1, retry, until, 0, False, decision._mark,
