@@ -18,7 +18,7 @@ BOB = StockKey("bob", "requests", 2000)
 
 
 def test_totals_add_up(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path / "journal")
+    journal = Journal.create(tmp_path / "journal", "origin")
     assert journal.add(ACME, 3)
     assert not journal.add(ACME, 2, 1)
     journal.add(BOB, 0, 7)
@@ -29,7 +29,7 @@ def test_totals_add_up(tmp_path: Path) -> None:
 
 
 def test_a_living_process_keeps_its_journal(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path)
+    journal = Journal.create(tmp_path, "origin")
     journal.add(ACME, 3)
     assert list(Journal.orphans(tmp_path)) == []
     journal.close()
@@ -40,8 +40,18 @@ def test_a_living_process_keeps_its_journal(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_whether_others_have_stocks_of_an_origin(tmp_path: Path) -> None:
+    one, other = Journal.create(tmp_path, "a"), Journal.create(tmp_path, "b")
+    assert (one.origin, other.origin) == ("a", "b")
+    assert Journal.lives(tmp_path, "a", set())
+    assert not Journal.lives(tmp_path, "a", {one.part})
+    other.close()
+    assert not Journal.lives(tmp_path, "b", set())
+    one.remove()
+
+
 def test_a_place_is_used_again_from_zero(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path)
+    journal = Journal.create(tmp_path, "origin")
     journal.add(ACME, 3)
     assert not journal.drop(ACME, Totals(2, 0))  # more was spent since
     assert journal.drop(ACME, Totals(3, 0))
@@ -53,7 +63,7 @@ def test_a_place_is_used_again_from_zero(tmp_path: Path) -> None:
 
 
 def test_it_grows(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path)
+    journal = Journal.create(tmp_path, "origin")
     keys = [StockKey(f"account {number}", "requests", number) for number in range(9000)]
     for number, key in enumerate(keys):
         journal.add(key, number)
@@ -65,7 +75,7 @@ def test_it_grows(tmp_path: Path) -> None:
 
 def test_lines_are_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.quota.journal._MOST_OLD_LINES", 10)
-    journal = Journal.create(tmp_path)
+    journal = Journal.create(tmp_path, "origin")
     journal.add(BOB, 5)
     for number in range(50):
         key = StockKey("acme", "requests", number)
@@ -79,7 +89,7 @@ def test_lines_are_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_line_that_was_cut_off_is_no_stock(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path)
+    journal = Journal.create(tmp_path, "origin")
     journal.add(ACME, 3)
     with (tmp_path / f"{journal.part}.stocks").open("ab") as file:
         file.write(b'[1, "bo')
@@ -93,14 +103,14 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(StoreFileError, match="is a link"):
-        Journal.create(tmp_path / "link")
+        Journal.create(tmp_path / "link", "origin")
 
 
 _SPENDER = """
 import sys
 from pathlib import Path
 from penstock.quota.journal import Journal, StockKey
-journal = Journal.create(Path(sys.argv[1]))
+journal = Journal.create(Path(sys.argv[1]), "origin")
 for number in range(10**9):
     journal.add(StockKey("acme", "requests", number % 5), 1)
     print(number, flush=True)

@@ -238,6 +238,31 @@ def test_a_killed_process_loses_nothing_and_counts_nothing_twice(
     assert spent(books) == (1000, 0)
 
 
+def test_shared_memory_that_is_gone(
+    books: Ledger, make: Callable[..., QuotaStore], tmp_path: Path
+) -> None:
+    """A file that was deleted and made anew: what the old one held goes back."""
+    books.open("acme", "free")
+    path = tmp_path / "shared"
+    with SharedMemoryStore(path, max_keys=1000) as first:
+        one, other = make(first), make(first)
+        counts = [hits(store.meter_counters("requests"), 30) for store in (one, other)]
+        assert counts == [30, 30]
+        path.unlink()
+        with SharedMemoryStore(path, max_keys=1000) as second:
+            last = make(second)
+            kill(one)
+            last.settle()  # the other one still has the old file
+            assert spent(books)[0] == 30
+            assert spent(books)[1] > 0
+            total = 60 + hits(other.meter_counters("requests"), 5)
+            kill(other)
+            last.settle()
+            assert spent(books) == (total, 0)
+            assert hits(last.meter_counters("requests"), 2000) == 1000 - total
+            last.close()
+
+
 def test_a_killed_process_of_several(
     books: Ledger, make: Callable[..., QuotaStore], make_inner: Callable[[], Store]
 ) -> None:

@@ -10,7 +10,8 @@ A process has two files, named by a word of its own, its *part*::
     <part>.stocks   a line for each stock, JSON: which pair of totals is whose
 
 The process holds a lock on its ``.totals`` as long as it lives. Another one that gets the lock
-knows that it is dead, and reports for it: see `Journal.orphans`.
+knows that it is dead, and reports for it: see `Journal.orphans`. The name begins with the *origin*
+of its stocks, the store that they are in: the memory of a process, a shared file, a Redis.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import os
 import struct
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -70,10 +71,10 @@ class Journal:
                 self._places[key] = place
 
     @classmethod
-    def create(cls, folder: Path) -> Self:
-        """A new one for this process."""
+    def create(cls, folder: Path, origin: str) -> Self:
+        """A new one for this process, and a store."""
         make_folder(folder)
-        part = uuid.uuid4().hex
+        part = f"{origin}-{uuid.uuid4().hex}"
         path = folder / f".{part}.new"
         fd = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -94,6 +95,28 @@ class Journal:
                 journal = cls._adopted(folder, path)
                 if journal is not None:
                     yield journal
+
+    @property
+    def origin(self) -> str:
+        return self.part.partition("-")[0]
+
+    @staticmethod
+    def lives(folder: Path, origin: str, dead: Collection[str]) -> bool:
+        """Whether a process has stocks of this origin, not counting these parts."""
+        for path in folder.glob(f"{origin}-*.totals"):
+            if path.stem in dead:
+                continue
+            try:
+                fd = os.open(path, _FLAGS)
+            except OSError:
+                continue
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            finally:
+                os.close(fd)
+        return False
 
     @classmethod
     def _adopted(cls, folder: Path, path: Path) -> Self | None:

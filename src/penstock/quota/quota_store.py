@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
@@ -68,7 +69,8 @@ class QuotaStore(Store):
         self._deadline = parse_duration(deadline, "deadline") / 1e9
         folder = journal_folder(journal, ledger, self.inner)
         seconds = parse_duration(settle, "settle") / 1e9
-        self.stocks = Stocks(ledger, self.inner, folder, seconds, self._hooks)
+        origin = origin_of(self.inner)
+        self.stocks = Stocks(ledger, self.inner, folder, origin, seconds, self._hooks)
         self.settling = Settling(self.stocks)
         self._meters: dict[tuple[str, str | None, str], QuotaCounters] = {}
         self._pid = 0
@@ -253,10 +255,23 @@ def journal_folder(
 ) -> Path:
     """The folder for one ledger and one store: journals of others mean other stocks."""
     folder = Path(journal) if journal is not None else default_journal()
-    name = getattr(store, "name", type(store).__name__)
-    prefix = getattr(store, "prefix", "")
-    digest = hashlib.blake2b(f"{ledger.name}\0{name}\0{prefix}".encode(), digest_size=8)
-    return folder / digest.hexdigest()
+    return folder / _digest(f"{ledger.name}\0{_name(store)}")
+
+
+def origin_of(store: Store) -> str:
+    """Where stocks are: this process, a shared file, or what the store calls itself."""
+    if isinstance(store, MemoryStore):
+        return uuid.uuid4().hex
+    identity: str | None = getattr(store, "identity", None)
+    return _digest(identity or _name(store))
+
+
+def _name(store: Store) -> str:
+    return f"{getattr(store, 'name', type(store).__name__)}\0{getattr(store, 'prefix', '')}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def default_journal() -> Path:

@@ -104,11 +104,19 @@ class Settling:
             if journal.part != stocks.journal.part
         ]
         for journal in list(self._orphans):
-            totals = journal.totals()
-            # From now on this process watches those stocks: some may still be in the store.
-            for key in totals:
-                stocks.journal.add(key, 0)
-            reports = [_settle(key, journal.part, each, final=True) for key, each in totals.items()]
+            totals, gone = journal.totals(), False
+            if journal.origin == stocks.origin:
+                # From now on this process watches those stocks: some may still be in the store.
+                for key in totals:
+                    stocks.journal.add(key, 0)
+            else:
+                # The memory of a process, or a shared file: gone with the last that used it.
+                dead = {orphan.part for orphan in self._orphans}
+                gone = not Journal.lives(stocks.folder, journal.origin, dead)
+            reports = [
+                _settle(key, journal.part, each, final=True, close=gone)
+                for key, each in totals.items()
+            ]
             outcomes = stocks.do(reports)
             if all(_is_done(outcome) for outcome in outcomes):
                 self._orphans.remove(journal)

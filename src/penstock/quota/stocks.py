@@ -69,11 +69,18 @@ class Stocks:
     """The stocks of one store, filled from one ledger by this process."""
 
     def __init__(
-        self, ledger: LedgerFlows, store: Store, folder: Path, settle: float, hooks: Hooks
+        self,
+        ledger: LedgerFlows,
+        store: Store,
+        folder: Path,
+        origin: str,
+        settle: float,
+        hooks: Hooks,
     ) -> None:
         self.ledger = ledger
         self.store = store
         self.folder = folder
+        self.origin = origin
         self.settle = settle  # seconds
         self.hooks = hooks
         self.numbers = StockNumbers()
@@ -104,7 +111,7 @@ class Stocks:
 
     def _start(self) -> Journal:
         self._queue, self._filling = SimpleQueue(), {}
-        journal = self._journal = Journal.create(self.folder)
+        journal = self._journal = Journal.create(self.folder, self.origin)
         self._pid = os.getpid()
         for _ in range(_FILLERS):
             threading.Thread(
