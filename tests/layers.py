@@ -384,7 +384,7 @@ INSIDE: dict[str, list[set[str]]] = {
             "sockets",
             "stores",
         },
-        {"admin_server", "listeners", "quotas", "reload"},
+        {"admin_server", "ledger", "listeners", "quotas", "reload"},
         {"worker", "workers"},
         {"control_plane", "worker_main", "worker_process"},
         {"supervisor"},

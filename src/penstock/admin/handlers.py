@@ -148,6 +148,9 @@ class Handlers:
             "buckets": [bucket for view in views for bucket in view["buckets"]],
         }
 
+    async def balance(self, parameters: Parameters) -> Any:
+        return await self._ask({"do": "balance", "account": parameters["account"]})
+
     async def rules(self, parameters: Parameters) -> Any:
         return await self._ask({"do": "rules"})
 

@@ -54,7 +54,13 @@ class Settling:
         self._rounds = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self.outcomes = {"done": 0, "failed": 0}  # of reports to the ledger
         self.unsettled = 0  # units that were spent and not yet reported, after the last round
+
+    @property
+    def watched(self) -> int:
+        """How many stocks this process has spent from, and still reports about."""
+        return len(self._watched)
 
     def start(self) -> None:
         if self._thread is None or not self._thread.is_alive():
@@ -177,6 +183,8 @@ class Settling:
 
     def _tell(self, keys: list[StockKey], outcomes: list[object]) -> None:
         stocks = self._stocks
+        for outcome in outcomes:
+            self.outcomes["done" if _is_done(outcome) else "failed"] += 1
         for key, outcome in zip(keys, outcomes, strict=True):
             if not isinstance(outcome, StockReport):
                 if isinstance(outcome, Exception):

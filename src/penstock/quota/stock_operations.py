@@ -140,9 +140,13 @@ class SettlePart(Operation):
 
     def change(self, book: Book, books: Books, now: int) -> StockReport:
         meter = self.meter
-        # Unknown only to a database that was restored from a backup: then it holds nothing.
-        hold = book.holds.get(self.stock) or _new_stock(book, self.stock, meter, now)
-        book.holds[hold.id] = hold
+        hold = book.holds.get(self.stock)
+        if hold is None:
+            hold = _new_stock(book, self.stock, meter, now)
+            if not self.taken:
+                return _report(book, hold, True)  # nothing was ever set aside for it
+            # Its units were, in a database that has been restored from a backup since.
+            book.holds[hold.id] = hold
         parts, part = _register(book, hold, self.part, now)
         taken = max(part.granted, self.taken)
         given_back = max(part.returned, self.given_back)

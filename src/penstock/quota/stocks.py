@@ -17,7 +17,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,7 @@ from penstock.limits import stock_limit
 from penstock.quota import stock_row
 from penstock.quota.core import Write
 from penstock.quota.errors import LedgerUnavailable, QuotaError, UnknownAccount, UnknownPlan
-from penstock.quota.journal import Journal, StockKey
+from penstock.quota.journal import Journal, StockKey, Totals
 from penstock.quota.operations import Operation
 from penstock.quota.rows import NEVER
 from penstock.quota.stock_numbers import ASK_AGAIN, Known, StockNumbers
@@ -85,6 +85,10 @@ class Stocks:
         self.hooks = hooks
         self.numbers = StockNumbers()
         self.ledger_up = True
+        # Called from any thread when the ledger begins to answer or stops, with the reason.
+        self.on_ledger: Callable[[bool, str], None] | None = None
+        self.taken: dict[str, int] = {}  # units by meter, since the start
+        self.returned: dict[str, int] = {}
         self._plans: dict[str, Any] = {}
         self._undefined = False
         self._lock = threading.Lock()
@@ -137,9 +141,11 @@ class Stocks:
     def took(self, account: str, meter: str, opened: int, cost: int) -> None:
         """Written down before the caller is told that it may go ahead."""
         self.journal.add(StockKey(account, meter, opened), cost)
+        self.taken[meter] = self.taken.get(meter, 0) + cost
 
     def gave_back(self, account: str, meter: str, opened: int, cost: int) -> None:
         self.journal.add(StockKey(account, meter, opened), 0, cost)
+        self.returned[meter] = self.returned.get(meter, 0) + cost
 
     # The ledger ----------------------------------------------------------------------------
 
@@ -187,6 +193,8 @@ class Stocks:
                 logger.warning("%s answers again", self.ledger.name)
             else:
                 logger.warning("%s does not answer: %s", self.ledger.name, error)
+            if self.on_ledger is not None:
+                self.on_ledger(up, "" if up else str(error))
 
     # Filling -------------------------------------------------------------------------------
 
@@ -259,11 +267,11 @@ class Stocks:
                 stock_row.open_row(counters, account, opened)
             ends = report.ends if report.ends < NEVER else counters.now() + stock_row.LONGEST
             stock_row.put_in(counters, account, opened, report.granted, ends)
-            key = StockKey(account, meter, opened)
-            self.journal.add(key, 0)  # from now on it is watched
             state = stock_row.read(counters, account)
             if state is None or state.opened != opened:
-                self._withdraw(key)  # another process was faster: its stock counts
+                self._withdraw(
+                    StockKey(account, meter, opened)
+                )  # another process was faster: its stock counts
         room = state.granted - state.spent if state is not None else 0
         known.spent, known.at = (state.spent if state is not None else 0), now
         if room < cost and not report.available:
@@ -282,6 +290,9 @@ class Stocks:
         """What the ledger says; the name of the stock, and what it was given before."""
         opened = state.opened if state is not None else stock_row.new_name(counters.now())
         base, spent = (state.granted, state.spent) if state is not None else (0, 0)
+        key = StockKey(request.account, request.meter, opened)
+        # First here, then there: whoever finds this journal knows about every stock of this part.
+        self.journal.add(key, 0)
         operation = FillStock(
             request.account, request.meter, stock_id(request.meter, opened), self.journal.part,
             base, max(0, request.cost - (base - spent)), known.pace(spent, 2 * self.settle, now),
@@ -289,11 +300,14 @@ class Stocks:
         )  # fmt: skip
         (outcome,) = self.do([operation])
         if isinstance(outcome, UnknownAccount | UnknownPlan):
+            self.journal.drop(key, Totals(0, 0))
             known.report, known.unknown_until = None, now + ASK_AGAIN
             return None, opened, base
         if isinstance(outcome, Exception):
             raise outcome
         known.unknown_until = 0.0
+        if state is None and not outcome.granted:
+            self.journal.drop(key, Totals(0, 0))  # the ledger has nothing, so there is no stock
         return outcome, opened, base
 
     def _withdraw(self, key: StockKey) -> None:
