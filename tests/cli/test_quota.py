@@ -68,7 +68,7 @@ def test_history_and_corrections(capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "change-plan", "acme", "free")
     lines = run(capsys, "history", "acme").splitlines()
     assert "time in Asia/Taipei" in lines[0]
-    assert lines[3].split()[3:] == ["adjust", "tokens", "-500", "ann", "twice"]
+    assert lines[3].split()[3:] == ["adjust", "tokens", "-500", "a", "ann", "twice"]
     assert "free from " in lines[4]
     assert run(capsys, "history", "acme", "--last", "1").splitlines()[-1] == "3 older: --last N"
     assert len(json.loads(run(capsys, "history", "acme", "--json", "--after", "2"))) == 2

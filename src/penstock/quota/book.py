@@ -221,13 +221,9 @@ class Book:
             used.spent += amount
         return entry
 
-    def uncovered(
-        self, now: int, meter: str, amount: int, idem: str, source: str, period: int | None
-    ) -> None:
+    def uncovered(self, now: int, meter: str, amount: int, idem: str, source: str) -> None:
         """Units that were used although nothing was left: written down, not in the balance."""
-        entry = self.record(
-            now, UNCOVERED, meter, -amount, f"{idem}:uncovered", source=source, period=period
-        )
+        entry = self.record(now, UNCOVERED, meter, -amount, f"{idem}:uncovered", source=source)
         used = self.period(meter, entry.period)
         if used is not None:
             used.uncovered += amount

@@ -50,6 +50,8 @@ class TakeHold(Operation):
             check_same(self.hold, (hold.kind, hold.meter), (self.kind, self.meter))
             if self.kind == RESERVATION:
                 return stock_view(hold)
+        # First what has happened. If the ledger does not know of it, because it was restored from
+        # a copy for example, it counts as granted: otherwise its units would be held again.
         if self.settled > hold.settled:
             settle(book, hold, self.settled, now)
         if self.returned > hold.returned:
@@ -137,12 +139,12 @@ class WriteOff(Operation):
 def settle(book: Book, hold: HoldRow, total: int, now: int, who: str = "", note: str = "") -> None:
     """Count what a source has used beyond its last total: from its hold, then from the rest.
 
-    What is used beyond the quota is written down as uncovered.
+    What was held counts in the period of the hold. The rest takes units of the running period, and
+    counts there. What is used beyond the quota is written down as uncovered.
     """
     used = total - hold.settled
     held = min(used, hold.remaining)
     hold.settled = total
-    period = hold.period if hold.kind != SOURCE else None
     idem = f"settle:{hold.id}:{total}"
     if held:
         book.use(hold, held)
@@ -151,22 +153,35 @@ def settle(book: Book, hold: HoldRow, total: int, now: int, who: str = "", note:
         passing = HoldRow(hold.account, "", hold.meter, RESERVATION)
         book.take(passing, more)
         book.use(passing, more)
-    if held or more:
+    running = book.periods.get(hold.meter)
+    past = hold.kind != SOURCE and hold.period != (running.starts if running is not None else 0)
+    if held and past:
         book.spend(
-            now, hold.meter, held + more, idem,
-            held=held, source=hold.id, who=who, note=note, period=period,
+            now, hold.meter, held, idem,
+            held=held, source=hold.id, who=who, note=note, period=hold.period,
         )  # fmt: skip
+        if more:
+            idem = f"{idem}:more"
+            book.spend(now, hold.meter, more, idem, source=hold.id, who=who, note=note)
+    elif held or more:
+        book.spend(
+            now, hold.meter, held + more, idem, held=held, source=hold.id, who=who, note=note
+        )
     uncovered = used - held - more
     if uncovered:
         hold.uncovered += uncovered
-        book.uncovered(now, hold.meter, uncovered, idem, hold.id, period)
+        book.uncovered(now, hold.meter, uncovered, idem, hold.id)
+    if hold.kind != SOURCE:
+        hold.granted += used - held
 
 
 def give_back(book: Book, hold: HoldRow, returned: int, now: int) -> None:
     """The total that a holder has given back."""
     amount = min(returned - hold.returned, hold.remaining)
+    unknown = returned - hold.returned - amount
+    hold.granted += unknown
+    hold.returned = returned
     if amount > 0:
-        hold.returned += amount
         book.record(
             now, RELEASE, hold.meter, 0, f"release:{hold.id}:{hold.returned}",
             held=-amount, source=hold.id, period=hold.period,

@@ -122,7 +122,8 @@ class HoldRow:
     """Units that are set aside for a source, and its cumulative totals.
 
     ``granted``, ``settled`` and ``returned`` only grow. ``remaining`` is what is still held:
-    the sum of ``parts``, which are numbers of credits and units.
+    the sum of ``parts``, which are numbers of credits and units. Except for sources, to which
+    nothing is granted, ``granted = settled + returned + remaining``.
     """
 
     account: str

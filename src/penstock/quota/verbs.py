@@ -146,7 +146,7 @@ class LedgerFlows:
         # With a name of its own, it can be repeated if the connection is lost.
         name = check_name(ref, "ref") if ref is not None else uuid.uuid4().hex
         operation = op.Spend(
-            _account(account), check_amount(amount), _meter(meter), name,
+            _account(account), check_amount(amount), _meter(meter), name, ref or "",
             check_note(who, "who"), check_note(note),
         )  # fmt: skip
         return entry_view((yield from self._write(operation)))
@@ -192,6 +192,11 @@ class LedgerFlows:
             check_amount(granted, "granted", 0), STOCK, lasts, 0,
             check_amount(settled, "settled", 0), check_amount(returned, "returned", 0),
         )  # fmt: skip
+        if settled + returned > granted:
+            raise InvalidQuota(
+                f"settled and returned are parts of granted: {settled:,} + {returned:,} is more"
+                f" than {granted:,}; a holder that has used more asks for at least their sum"
+            )
         stock: Stock = yield from self._write(operation)
         return stock
 

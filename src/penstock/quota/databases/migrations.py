@@ -141,10 +141,51 @@ def _statements(text: str) -> list[str]:
 
 
 _VERSION_TABLE = "CREATE TABLE penstock_schema (version BIGINT NOT NULL)"
+
+# Version 2. What a holder has used or given back beyond what it was granted counts as granted.
+_HOLDS_ADD_UP = """UPDATE penstock_hold SET granted = settled + returned + remaining
+    WHERE kind <> 'source'"""
+# In SQLite, REPLACE deletes rows without firing a trigger of deletes. So an insert is refused that
+# would replace an entry: by its number, which is also the row's own now, or by its name.
+_ENTRY_COLUMNS = "account, meter, period, kind, amount, held, source, idem, at, who, note, seq"
+_SQLITE_ENTRIES = [
+    "DROP INDEX penstock_entry_of_account",
+    *(f"DROP TRIGGER penstock_entry_{verb}" for verb in ("update", "delete")),
+    "ALTER TABLE penstock_entry RENAME TO penstock_entry_before",
+    """CREATE TABLE penstock_entry (
+    account TEXT NOT NULL REFERENCES penstock_account,
+    meter TEXT NOT NULL,
+    period BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    amount BIGINT NOT NULL,
+    held BIGINT NOT NULL,
+    source TEXT NOT NULL,
+    idem TEXT NOT NULL,
+    at BIGINT NOT NULL,
+    who TEXT NOT NULL,
+    note TEXT NOT NULL,
+    seq INTEGER PRIMARY KEY,
+    UNIQUE (account, idem)
+)""",
+    f"INSERT INTO penstock_entry ({_ENTRY_COLUMNS})"
+    f" SELECT {_ENTRY_COLUMNS} FROM penstock_entry_before ORDER BY seq",
+    "DROP TABLE penstock_entry_before",
+    "CREATE INDEX penstock_entry_of_account ON penstock_entry (account)",
+    *_SQLITE_TRIGGERS,
+    """CREATE TRIGGER penstock_entry_insert BEFORE INSERT ON penstock_entry
+    WHEN NEW.seq <= (SELECT max(seq) FROM penstock_entry)
+        OR EXISTS (SELECT 1 FROM penstock_entry WHERE account = NEW.account AND idem = NEW.idem)
+    BEGIN SELECT RAISE(ABORT, 'entries of the ledger are append-only'); END""",
+]
+
 # From version N to N + 1.
-SQLITE: list[list[str]] = [[_VERSION_TABLE, *_statements(_TABLES), *_SQLITE_TRIGGERS]]
+SQLITE: list[list[str]] = [
+    [_VERSION_TABLE, *_statements(_TABLES), *_SQLITE_TRIGGERS],
+    [_HOLDS_ADD_UP, *_SQLITE_ENTRIES],
+]
 POSTGRES: list[list[str]] = [
-    [_VERSION_TABLE, *_statements(_TABLES), *_POSTGRES_TRIGGERS, *_POSTGRES_STORAGE]
+    [_VERSION_TABLE, *_statements(_TABLES), *_POSTGRES_TRIGGERS, *_POSTGRES_STORAGE],
+    [_HOLDS_ADD_UP],
 ]
 assert len(SQLITE) == len(POSTGRES) == VERSION
 

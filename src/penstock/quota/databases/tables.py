@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 # Of credits that callers have named.
 NAMED = "t.kind IN ('top-up', 'promo')"
 # Bumped by every migration.
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
