@@ -185,7 +185,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"plans"},
         {"book"},
         {"plan_change", "views"},
-        {"renewal"},
+        {"near_empty", "renewal"},
         {"databases"},
         {"operations", "export"},
         {"batch", "hold_operations", "worker"},

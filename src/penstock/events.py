@@ -103,6 +103,21 @@ class Refused(Event):
     shadow: bool
 
 
+@dataclass(frozen=True, slots=True)
+class QuotaNearEmpty(Event):
+    """An account's balance in a ledger fell to its threshold: ``remaining`` of ``amount`` units.
+
+    ``runs_out`` is when nothing will be left at the pace of the running period, in nanoseconds
+    since 1970, or None if that is not before its end.
+    """
+
+    account: str
+    meter: str
+    remaining: int
+    amount: int
+    runs_out: int | None
+
+
 Hook = Callable[[Event], None]
 
 

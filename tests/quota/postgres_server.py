@@ -136,6 +136,19 @@ class PostgresServer:
             assert time.monotonic() < until
             time.sleep(0.01)
 
+    def freeze(self) -> None:
+        """It keeps its connections and says nothing, as a machine that swaps or hangs."""
+        for process in self._processes():
+            os.kill(process, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for process in self._processes():
+            os.kill(process, signal.SIGCONT)
+
+    def _processes(self) -> list[int]:
+        assert self._process is not None
+        return [self._process.pid, *_children(self._process.pid)]
+
     def stop(self) -> None:
         process, self._process = self._process, None
         if process is not None and process.poll() is None:

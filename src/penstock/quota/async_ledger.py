@@ -155,6 +155,10 @@ class AsyncLedger(LedgerFlows):
         """What an account has now: see `Ledger.balance`."""
         return await self._run(self._balance(account))
 
+    async def balances(self) -> list[Balance]:
+        """What all accounts have now, by name."""
+        return await self._run(self._balances())
+
     async def periods(self, account: str, *, meter: str) -> list[Period]:
         """What was used in each period, the oldest first."""
         found: list[Period] = await self._run(self._read(reading.periods(account, meter)))

@@ -15,6 +15,7 @@ from penstock.quota.book import Book
 from penstock.quota.databases.base import Changes, Loaded, Snapshot, Transaction, Wanted
 from penstock.quota.databases.tables import ACCOUNT, BALANCE, CREDIT, HOLD, PERIOD, Table
 from penstock.quota.errors import QuotaError
+from penstock.quota.near_empty import Watch
 from penstock.quota.operations import DefinePlans, Operation
 from penstock.quota.plans import Plan, read_plan
 from penstock.quota.renewal import bring_up_to
@@ -59,7 +60,19 @@ class BookSet:
     def __len__(self) -> int:
         return len(self._books)
 
-    def load(self, snapshot: Snapshot, wanted: Wanted, now: int, needs_plans: bool) -> None:
+    def touched(self) -> list[Book]:
+        """The books of the accounts that this transaction is about."""
+        books = self._books
+        return [books[name] for name in self._touched if name in books]
+
+    def load(
+        self,
+        snapshot: Snapshot,
+        wanted: Wanted,
+        now: int,
+        needs_plans: bool,
+        watch: Watch | None = None,
+    ) -> None:
         """Load what is wanted and not here yet, and bring those accounts up to now."""
         books = self._books
         self._touched = set(wanted.accounts)
@@ -79,8 +92,12 @@ class BookSet:
             self.plans = {
                 name: read_plan(name, json.loads(definitions[name])) for name in definitions
             }
+        if watch is not None:
+            watch.before(self.touched())
         if due:
             self._bring_up_to(snapshot, due, now)
+            if watch is not None:
+                watch.before(books[name] for name in due)
 
     def _has_hold(self, account: str, id: str) -> bool:
         book = self._books.get(account)
@@ -225,6 +242,7 @@ def apply(
     operations: Sequence[Operation],
     clock: Clock | None,
     cache: Cache,
+    watch: Watch | None = None,
 ) -> tuple[list[Outcome], Callable[[], None]]:
     """Apply operations in their order, and save; what each returned or raised.
 
@@ -241,7 +259,9 @@ def apply(
         needs_plans = needs_plans or operation.needs_plans
     if definitions:
         transaction.save(Changes(plans=definitions))
-    books.load(transaction, wanted, now, needs_plans)
+    if watch is not None:
+        watch.begin()
+    books.load(transaction, wanted, now, needs_plans, watch)
     outcomes: list[Outcome] = []
     for operation in operations:
         if isinstance(operation, DefinePlans):
@@ -253,4 +273,11 @@ def apply(
             outcomes.append(error)
     changes = books.changes()
     version = transaction.save(changes) if changes else state.version
-    return outcomes, lambda: cache.put(books, version)
+    events = watch.after(books.touched(), now) if watch is not None else ()
+
+    def committed() -> None:
+        cache.put(books, version)
+        if watch is not None:
+            watch.emit(events)
+
+    return outcomes, committed

@@ -36,7 +36,10 @@ class Ledger(LedgerFlows):
     returned is on the disk. Every verb may be repeated: with the same ``ref``, ``id`` or total,
     nothing is counted twice. `AsyncLedger` is the same for coroutines. Close it when done.
 
-    It connects when it is first used. ``clock`` is for tests: the time is the database's.
+    It connects when it is first used. A database that does not answer for ``deadline`` is
+    `LedgerUnavailable`; a call may have to wait for the one before it, too. `subscribe` to be
+    told when no more than the share ``near_empty`` of a balance is left. ``clock`` is for tests:
+    the time is the database's.
     """
 
     def _run(self, flow: Generator[Step, Any, Result]) -> Result:
@@ -192,6 +195,10 @@ class Ledger(LedgerFlows):
     def balance(self, account: str) -> Balance:
         """What an account has now: ``ledger.balance("acme")["tokens"].available``."""
         return self._run(self._balance(account))
+
+    def balances(self) -> list[Balance]:
+        """What all accounts have now, by name."""
+        return self._run(self._balances())
 
     def periods(self, account: str, *, meter: str) -> list[Period]:
         """What was used in each period, the oldest first: what an invoice needs."""

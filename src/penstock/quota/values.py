@@ -64,6 +64,15 @@ def check_change(amount: object) -> int:
     return amount
 
 
+def check_deadline(deadline: object) -> float:
+    """In seconds."""
+    try:
+        nanos = parse_duration(deadline, "deadline")  # type: ignore[arg-type]  # checked by it
+    except LimitError as error:
+        raise InvalidQuota(str(error)) from None
+    return nanos / SECOND
+
+
 @lru_cache(maxsize=1024)
 def zone_of(name: str) -> ZoneInfo:
     try:

@@ -32,8 +32,6 @@ from penstock.quota.errors import LedgerUnavailable, LedgerVersion
 from penstock.quota.rows import PeriodRow
 from penstock.sqlite_wal import use_wal
 
-# Seconds to wait for another process that writes.
-_PATIENCE = 30.0
 _IN = "IN (SELECT value FROM json_each(?))"
 _PAIRS = (
     "(SELECT json_extract(value, '$[0]') AS account, json_extract(value, '$[1]') AS name"
@@ -43,10 +41,11 @@ _RESERVATIONS = f"{HOLD.name} AS t WHERE t.open = 1 AND t.kind = 'reservation' A
 
 
 class SQLiteDatabase:
-    """A ledger in a file."""
+    """A ledger in a file. ``deadline`` is how long to wait for another process that writes."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, deadline: float) -> None:
         self.path = path
+        self._deadline = deadline
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
 
@@ -55,7 +54,7 @@ class SQLiteDatabase:
         return f"sqlite:///{self.path}"
 
     @contextmanager
-    def writing(self) -> Iterator[SQLiteTransaction]:
+    def writing(self, until: float) -> Iterator[SQLiteTransaction]:
         if self._writer is None:
             self._writer = self._connect()
         connection = self._writer
@@ -75,7 +74,7 @@ class SQLiteDatabase:
             raise LedgerUnavailable(f"{self.name}: {error}") from error
 
     @contextmanager
-    def reading(self) -> Iterator[SQLiteTransaction]:
+    def reading(self, until: float) -> Iterator[SQLiteTransaction]:
         if self._reader is None:
             self._reader = self._connect()
         connection = self._reader
@@ -94,7 +93,7 @@ class SQLiteDatabase:
         connection = None
         try:
             connection = sqlite3.connect(
-                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+                self.path, timeout=self._deadline, isolation_level=None, check_same_thread=False
             )
             missing(self._version(connection), SQLITE, self.name)  # before anything is changed
             use_wal(connection)
