@@ -56,13 +56,15 @@ class TakeHold(Operation):
             settle(book, hold, self.settled, now)
         if self.returned > hold.returned:
             give_back(book, hold, self.returned, now)
-        more = max(0, self.granted - hold.granted) if self.may_grow(book, hold) else 0
-        available = book.available(self.meter)
-        least = more if self.least is None else min(self.least, more)
-        if more:
+        more = max(0, self.granted - hold.granted)
+        if more and self.may_grow(book, hold):
+            available = book.available(self.meter)
+            least = more if self.least is None else min(self.least, more)
             check_enough(book, self.meter, least, available)
+            more = min(more, available)
+        else:
+            more = 0
         book.holds[hold.id] = hold
-        more = min(more, available)
         if more:
             hold.granted += more
             book.take(hold, more)

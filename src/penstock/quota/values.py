@@ -66,11 +66,7 @@ def check_change(amount: object) -> int:
 
 def check_deadline(deadline: object) -> float:
     """In seconds."""
-    try:
-        nanos = parse_duration(deadline, "deadline")  # type: ignore[arg-type]  # checked by it
-    except LimitError as error:
-        raise InvalidQuota(str(error)) from None
-    return nanos / SECOND
+    return _duration(deadline, "deadline") / SECOND  # type: ignore[arg-type]  # checked by it
 
 
 @lru_cache(maxsize=1024)
@@ -140,7 +136,17 @@ def instant_of(when: When, now: int, tz: str, what: str) -> int:
         return nanoseconds(when)
     if isinstance(when, date):
         return start_of_day(datetime(when.year, when.month, when.day), zone_of(tz))
+    if isinstance(when, str):
+        return now + _duration_of(when, what)
+    return now + _duration(when, what)
+
+
+def _duration(duration: Duration, what: str) -> int:
     try:
-        return now + parse_duration(when, what)
+        return parse_duration(duration, what)
     except LimitError as error:
         raise InvalidQuota(str(error)) from None
+
+
+# A caller uses the same few all the time.
+_duration_of = lru_cache(maxsize=256)(_duration)

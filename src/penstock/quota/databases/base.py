@@ -49,7 +49,8 @@ class Loaded:
 class Changes:
     """Rows to insert and rows to update, as tuples, by table name; and entries to append.
 
-    Of ``hot_updates``, only the key and the hot columns have changed.
+    In those to update, the key comes last. Of ``hot_updates``, only the hot columns have changed,
+    and are there.
     """
 
     inserts: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)

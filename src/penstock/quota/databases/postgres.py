@@ -365,9 +365,9 @@ def _insert(table: Table[Any]) -> str:
 
 
 def _update(table: Table[Any], first: int, rest: int) -> str:
-    columns = (*table.columns[: table.key], *table.columns[first:rest])
-    types = (*table.types[: table.key], *table.types[first:rest])
-    values = ", ".join(f"{column} = v.{column}" for column in columns[table.key :])
+    columns = (*table.columns[first:rest], *table.columns[: table.key])
+    types = (*table.types[first:rest], *table.types[: table.key])
+    values = ", ".join(f"{column} = v.{column}" for column in table.columns[first:rest])
     where = " AND ".join(f"t.{column} = v.{column}" for column in table.columns[: table.key])
     return (
         f"UPDATE {table.name} AS t SET {values} FROM unnest({_arrays(types)})"

@@ -217,17 +217,17 @@ class SQLiteTransaction:
 
     def save(self, changes: Changes) -> object:
         run = self._connection.executemany
-        run("INSERT INTO penstock_plan VALUES (?, ?) ON CONFLICT (name) DO UPDATE"
-            " SET definition = excluded.definition", changes.plans.items())  # fmt: skip
-        for table in (ACCOUNT, BALANCE, CREDIT, PERIOD, HOLD):
+        if changes.plans:
+            run(
+                "INSERT INTO penstock_plan VALUES (?, ?) ON CONFLICT (name) DO UPDATE"
+                " SET definition = excluded.definition",
+                changes.plans.items(),
+            )
+        for table in _CHANGED:
             if table.name in changes.hot_updates:
-                rows = changes.hot_updates[table.name]
-                run(_HOT_UPDATES[table.name], map(_UPDATE_ORDER[table.name], rows))
+                run(_HOT_UPDATES[table.name], changes.hot_updates[table.name])
             if table.name in changes.updates:
-                run(
-                    _UPDATES[table.name],
-                    map(_UPDATE_ORDER[table.name], changes.updates[table.name]),
-                )
+                run(_UPDATES[table.name], changes.updates[table.name])
             if table.name in changes.inserts:
                 run(_INSERTS[table.name], changes.inserts[table.name])
         if changes.entries:
@@ -291,7 +291,3 @@ _CHANGED = (ACCOUNT, BALANCE, CREDIT, PERIOD, HOLD)
 _INSERTS = {table.name: _insert(table) for table in (*_CHANGED, ENTRY)}
 _UPDATES = {table.name: _update(table, table.columns[table.key :]) for table in _CHANGED}
 _HOT_UPDATES = {table.name: _update(table, table.columns[slice(*table.hot)]) for table in _CHANGED}
-# In an update, the key comes last.
-_UPDATE_ORDER = {
-    table.name: (lambda row, key=table.key: (*row[key:], *row[:key])) for table in _CHANGED
-}
