@@ -18,6 +18,7 @@ from penstock.quota import (
     Ledger,
     QuotaExceeded,
     RefReused,
+    StockTotals,
     UnknownAccount,
     UnknownHold,
     UnknownPlan,
@@ -428,6 +429,26 @@ def test_a_stock_is_believed_and_counts_once(
         stock(*known)
     assert stock(granted, settled, returned) == expected
     assert stock(granted, settled, returned) == expected
+
+
+def test_many_stocks_in_one_transaction(ledger: Ledger) -> None:
+    ledger.open("acme", plan="free")
+    ledger.open("other", plan="free")
+    reports = [
+        StockTotals("acme", "requests", "gate", 900, settled=300),
+        StockTotals("nobody", "requests", "gate", 10),
+        StockTotals("other", "requests", "gate", 10),
+        StockTotals("acme", "requests", "second", 900),
+    ]
+    for _ in range(2):  # the same reports again
+        first, missing, other, second = ledger.stock_many(reports)
+        assert isinstance(missing, UnknownAccount)
+        assert [stock.granted for stock in (first, other, second)] == [900, 10, 100]
+    assert ledger.balance("acme")["requests"].spent == 300
+    assert ledger.stock_many([]) == []
+    for wrong in (("acme", "requests"), StockTotals("acme", "requests", "gate", 1, settled=2)):
+        with pytest.raises(InvalidQuota):
+            ledger.stock_many([*reports, wrong])
 
 
 def test_a_stock_cannot_have_spent_more_than_it_asks_for(ledger: Ledger) -> None:

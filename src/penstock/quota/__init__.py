@@ -46,6 +46,7 @@ from penstock.quota.views import (
     Period,
     Settlement,
     Stock,
+    StockTotals,
 )
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "RefReused",
     "Settlement",
     "Stock",
+    "StockTotals",
     "UnknownAccount",
     "UnknownHold",
     "UnknownPlan",

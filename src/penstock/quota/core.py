@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,13 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteMany:
+    """Several in one transaction. The answer is a list: what each has returned or raised."""
+
+    operations: Sequence[Operation]
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """``function`` is called with the ledger at one moment.
 
@@ -41,7 +48,7 @@ class Read:
     lasts: float = 0.0
 
 
-Step = Write | Read
+Step = Write | WriteMany | Read
 
 
 class Core:
@@ -83,7 +90,7 @@ class Core:
                 if self._pid != os.getpid():
                     self.database.after_fork()
                     self._start()
-        return self._writer if isinstance(step, Write) else self._reader
+        return self._reader if isinstance(step, Read) else self._writer
 
     def close(self) -> None:
         if self._pid == os.getpid():
@@ -109,7 +116,12 @@ class Core:
                     return
 
     def _transact(self, calls: list[Call]) -> None:
-        operations = [call.what.operation for call in calls]
+        operations: list[Operation] = []
+        for call in calls:
+            if type(call.what) is Write:
+                operations.append(call.what.operation)
+            else:
+                operations += call.what.operations
         interrupted = False
         until = time.monotonic() + self._deadline
         watch = self._watch if self._watch else None
@@ -129,7 +141,15 @@ class Core:
                 if interrupted or time.monotonic() >= until:
                     raise
                 interrupted = True
-        for call, outcome in zip(calls, outcomes, strict=True):
+        at = 0
+        for call in calls:
+            if type(call.what) is not Write:
+                count = len(call.what.operations)
+                call.result = outcomes[at : at + count]
+                at += count
+                continue
+            outcome = outcomes[at]
+            at += 1
             if isinstance(outcome, Exception):
                 call.error = outcome
             else:

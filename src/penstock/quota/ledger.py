@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from datetime import date
 from os import PathLike
 from typing import Any, TextIO, TypeVar
@@ -18,13 +18,23 @@ from typing import Any, TextIO, TypeVar
 from penstock import flows
 from penstock.quota import export, reading
 from penstock.quota.core import Step
+from penstock.quota.errors import QuotaError
 from penstock.quota.hold import Hold
 from penstock.quota.plans import Plan
 from penstock.quota.reading import PAGE, OpenHold
 from penstock.quota.reconcile import Reconciliation
 from penstock.quota.values import When
 from penstock.quota.verbs import HOLD_LASTS, PRIORITY, TOP_UP, LedgerFlows
-from penstock.quota.views import Account, Balance, Credit, Entry, Period, Settlement, Stock
+from penstock.quota.views import (
+    Account,
+    Balance,
+    Credit,
+    Entry,
+    Period,
+    Settlement,
+    Stock,
+    StockTotals,
+)
 
 Result = TypeVar("Result")
 
@@ -173,8 +183,18 @@ class Ledger(LedgerFlows):
         spent, has given back. The answer says what it has been granted, perhaps less. It stays
         held until it is settled, also after ``lasts``, which only says when to look after it.
         """
-        flow = self._stock(account, meter, id, granted, settled, returned, lasts)
-        return self._run(flow)
+        totals = StockTotals(account, meter, id, granted, settled, returned)
+        return self._run(self._stock(totals, lasts))
+
+    def stock_many(
+        self, totals: Iterable[StockTotals], *, lasts: When = "1h"
+    ) -> list[Stock | QuotaError]:
+        """The same for many stocks, in one transaction: what a holder reports every few seconds.
+
+        The answers come in their order. One that cannot be done, for an account that is not
+        there for example, is its error, and the others are done.
+        """
+        return self._run(self._stock_many(totals, lasts))
 
     def write_off(
         self, account: str, id: str, *, spent: bool = True, who: str = "", note: str = ""

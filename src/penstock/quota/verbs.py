@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from penstock.clock import Clock
@@ -17,7 +17,7 @@ from penstock.events import Hook, Hooks
 from penstock.quota import hold_operations as hold_op
 from penstock.quota import operations as op
 from penstock.quota import reading
-from penstock.quota.core import Core, Read, Step, Write
+from penstock.quota.core import Core, Read, Step, Write, WriteMany
 from penstock.quota.databases.base import Snapshot
 from penstock.quota.databases.url import database_from_url
 from penstock.quota.errors import InvalidQuota, QuotaError
@@ -43,6 +43,7 @@ from penstock.quota.views import (
     Entry,
     Settlement,
     Stock,
+    StockTotals,
     entry_view,
 )
 from penstock.stores.base import check_clock
@@ -213,22 +214,17 @@ class LedgerFlows:
         settlement: Settlement = yield from self._write(operation)
         return settlement
 
-    def _stock(
-        self, account: str, meter: str, id: str, granted: int, settled: int, returned: int,
-        lasts: When,
-    ) -> Generator[Step, Any, Stock]:  # fmt: skip
-        operation = hold_op.TakeHold(
-            _account(account), _meter(meter), check_name(id, "id"),
-            check_amount(granted, "granted", 0), STOCK, lasts, 0,
-            check_amount(settled, "settled", 0), check_amount(returned, "returned", 0),
-        )  # fmt: skip
-        if settled + returned > granted:
-            raise InvalidQuota(
-                f"settled and returned are parts of granted: {settled:,} + {returned:,} is more"
-                f" than {granted:,}; a holder that has used more asks for at least their sum"
-            )
-        stock: Stock = yield from self._write(operation)
+    def _stock(self, totals: StockTotals, lasts: When) -> Generator[Step, Any, Stock]:
+        stock: Stock = yield from self._write(_stock_operation(totals, lasts))
         return stock
+
+    def _stock_many(
+        self, totals: Iterable[StockTotals], lasts: When
+    ) -> Generator[Step, Any, list[Stock | QuotaError]]:
+        operations = [_stock_operation(one, lasts) for one in totals]
+        yield from self._define()
+        stocks: list[Stock | QuotaError] = yield WriteMany(operations)
+        return stocks
 
     def _write_off(
         self, account: str, id: str, spent: bool, who: str, note: str
@@ -263,6 +259,23 @@ class LedgerFlows:
 
     def _reconcile(self) -> Generator[Step, Any, Any]:
         return (yield from self._read(reconcile(self._core.clock), _READ_ALL_LASTS))
+
+
+def _stock_operation(totals: StockTotals, lasts: When) -> hold_op.TakeHold:
+    if not isinstance(totals, StockTotals):
+        raise InvalidQuota(f"stock_many takes StockTotals(account, ...), not {totals!r:.100}")
+    granted = check_amount(totals.granted, "granted", 0)
+    settled = check_amount(totals.settled, "settled", 0)
+    returned = check_amount(totals.returned, "returned", 0)
+    if settled + returned > granted:
+        raise InvalidQuota(
+            f"settled and returned are parts of granted: {settled:,} + {returned:,} is more"
+            f" than {granted:,}; a holder that has used more asks for at least their sum"
+        )
+    return hold_op.TakeHold(
+        _account(totals.account), _meter(totals.meter), check_name(totals.id, "id"), granted,
+        STOCK, lasts, 0, settled, returned,
+    )  # fmt: skip
 
 
 def _account(account: object) -> str:

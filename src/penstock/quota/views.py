@@ -151,6 +151,18 @@ class Stock:
     open: bool
 
 
+@dataclass(frozen=True, slots=True)
+class StockTotals:
+    """What the holder of a stock reports: see `Ledger.stock`."""
+
+    account: str
+    meter: str
+    id: str
+    granted: int
+    settled: int = 0
+    returned: int = 0
+
+
 def stock_view(row: HoldRow) -> Stock:
     return Stock(
         row.id, row.account, row.meter, row.granted, row.settled, row.returned, row.uncovered,
