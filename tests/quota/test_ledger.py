@@ -475,6 +475,31 @@ def test_a_stock_stays_held_until_it_is_settled(ledger: Ledger, clock: FakeClock
         ledger.write_off("acme", "nothing")
 
 
+def test_a_stock_that_reports_is_not_stale(ledger: Ledger, clock: FakeClock) -> None:
+    ledger.open("acme", plan="free")
+
+    def report(settled: int, lasts: str = "1h") -> datetime | None:
+        ledger.stock("acme", meter="requests", id="gate", granted=400, settled=settled, lasts=lasts)
+        (hold,) = ledger.holds("acme")
+        return hold.expires
+
+    def stale_after(seconds: int) -> bool:
+        clock.advance(seconds)
+        return bool(ledger.reconcile().stale)
+
+    first = report(1)
+    assert not stale_after(3000)
+    second = report(2)
+    assert not stale_after(300)
+    assert report(3) == second != first  # nothing but numbers has changed
+    assert not stale_after(3600)
+    assert stale_after(450)  # within an eighth more
+    report(4)
+    assert not ledger.reconcile().stale
+    report(5, lasts="1m")
+    assert stale_after(68)
+
+
 def test_a_stock_does_not_grow_into_the_next_period(ledger: Ledger, clock: FakeClock) -> None:
     ledger.open("acme", plan="free")
     ledger.stock("acme", meter="requests", id="january", granted=400)

@@ -27,6 +27,12 @@ def check_name(name: object, what: str) -> str:
     """An account, a meter, a plan or a ref: some printable text."""
     if not isinstance(name, str):
         raise InvalidQuota(f"{what} is a str, not {name!r:.100}")
+    return _check_text(name, what)
+
+
+# Mostly the same ones: accounts, meters, ids of stocks.
+@lru_cache(maxsize=8192)
+def _check_text(name: str, what: str) -> str:
     if not name or len(name) > _LONGEST_NAME:
         raise InvalidQuota(f"{what} has 1 to {_LONGEST_NAME} characters, not {len(name)}")
     if not name.isprintable() or name != name.strip():
