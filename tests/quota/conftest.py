@@ -10,7 +10,7 @@ import pytest
 
 from penstock.quota import Ledger
 from penstock.testing import FakeClock
-from quota.postgres_server import NO_SERVER, own_database, running_server
+from quota.postgres_server import own_database, running_server, without_server
 
 # Noon in UTC on January 15, 2024.
 START = 1_705_320_000 * 1_000_000_000
@@ -30,7 +30,7 @@ def postgres_server() -> Iterator[str | None]:
 @pytest.fixture
 def postgres_url(postgres_server: str | None) -> Iterator[str]:
     if postgres_server is None:
-        pytest.skip(NO_SERVER)
+        without_server()
     with own_database(postgres_server) as url:
         yield url
 

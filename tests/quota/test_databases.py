@@ -27,7 +27,7 @@ from penstock.quota import (
 )
 from penstock.quota.databases.migrations import POSTGRES, SQLITE, missing
 from penstock.quota.databases.tables import VERSION
-from quota.postgres_server import PostgresServer, find_binaries
+from quota.postgres_server import server_to_kill
 
 
 @contextmanager
@@ -304,10 +304,7 @@ def test_a_forked_process_has_its_own_connections(url: str) -> None:
 
 
 def test_a_server_that_was_restarted_is_found_again() -> None:
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip("borrowed servers are not killed")
-    server = PostgresServer(binaries)
+    server = server_to_kill()
     try:
         server.start()
         with Ledger(server.url(), plans={"p": {"m": "1000/month"}}) as ledger:

@@ -14,15 +14,12 @@ import psycopg
 import pytest
 
 from penstock.quota import InvalidQuota, Ledger, LedgerUnavailable
-from quota.postgres_server import PostgresServer, find_binaries
+from quota.postgres_server import server_to_kill
 
 
 def test_a_frozen_server_stops_nobody_for_longer_than_the_deadline() -> None:
     """It has accepted the connection, and its kernel acknowledges every packet."""
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip("borrowed servers are not frozen")
-    server = PostgresServer(binaries)
+    server = server_to_kill()
     try:
         server.start()
         plans = {"p": {"m": "1000/month"}}

@@ -12,10 +12,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from penstock.quota import Ledger
-from quota.postgres_server import PostgresServer, find_binaries
+from quota.postgres_server import server_to_kill
 
 QUOTA = 100_000_000
 SPENDER = Path(__file__).parent / "spender.py"
@@ -107,10 +105,7 @@ def test_processes_are_killed(url: str, rounds: int) -> None:
 
 
 def test_postgresql_is_killed(rounds: int) -> None:
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip("no PostgreSQL to kill")
-    server = PostgresServer(binaries)
+    server = server_to_kill()
     try:
         server.start()
         spenders = Spenders(server.url())

@@ -13,14 +13,13 @@ import tempfile
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.quota import Ledger, QuotaError
 from penstock.testing import FakeClock
 from quota.conftest import START
-from quota.postgres_server import own_database
+from quota.postgres_server import own_database, without_server
 
 PLANS = {
     "small": {"a": "20/day", "b": "50/month", "rollover": 10},
@@ -178,7 +177,7 @@ def test_the_laws_of_a_ledger(steps: list[tuple[Any, ...]]) -> None:
 
 def test_both_databases_answer_alike(postgres_server: str | None) -> None:
     if postgres_server is None:
-        pytest.skip("no PostgreSQL")
+        without_server()
 
     @given(st.lists(STEPS, max_size=25))
     @settings(
