@@ -69,7 +69,7 @@ class TakeHold(Operation):
             hold.granted += more
             book.take(hold, more)
             book.record(
-                now, HOLD, self.meter, 0, f"hold:{hold.id}:{hold.granted}",
+                now, HOLD, self.meter, 0,
                 held=more, source=hold.id, period=hold.period,
             )  # fmt: skip
         if self.kind == STOCK and self.lasts is not None:
@@ -159,7 +159,6 @@ def settle(book: Book, hold: HoldRow, total: int, now: int, who: str = "", note:
     used = total - hold.settled
     held = min(used, hold.remaining)
     hold.settled = total
-    idem = f"settle:{hold.id}:{total}"
     if held:
         book.use(hold, held)
     more = min(used - held, book.available(hold.meter)) if used > held else 0
@@ -171,20 +170,17 @@ def settle(book: Book, hold: HoldRow, total: int, now: int, who: str = "", note:
     past = hold.kind != SOURCE and hold.period != (running.starts if running is not None else 0)
     if held and past:
         book.spend(
-            now, hold.meter, held, idem,
+            now, hold.meter, held,
             held=held, source=hold.id, who=who, note=note, period=hold.period,
         )  # fmt: skip
         if more:
-            idem = f"{idem}:more"
-            book.spend(now, hold.meter, more, idem, source=hold.id, who=who, note=note)
+            book.spend(now, hold.meter, more, source=hold.id, who=who, note=note)
     elif held or more:
-        book.spend(
-            now, hold.meter, held + more, idem, held=held, source=hold.id, who=who, note=note
-        )
+        book.spend(now, hold.meter, held + more, held=held, source=hold.id, who=who, note=note)
     uncovered = used - held - more
     if uncovered:
         hold.uncovered += uncovered
-        book.uncovered(now, hold.meter, uncovered, idem, hold.id)
+        book.uncovered(now, hold.meter, uncovered, hold.id)
     if hold.kind != SOURCE:
         hold.granted += used - held
 
@@ -197,7 +193,7 @@ def give_back(book: Book, hold: HoldRow, returned: int, now: int) -> None:
     hold.returned = returned
     if amount > 0:
         book.record(
-            now, RELEASE, hold.meter, 0, f"release:{hold.id}:{hold.returned}",
+            now, RELEASE, hold.meter, 0,
             held=-amount, source=hold.id, period=hold.period,
         )  # fmt: skip
         book.put_back(hold, amount, now)

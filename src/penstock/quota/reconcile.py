@@ -20,8 +20,8 @@ _ENTRY = "SELECT account, meter, sum({}) FROM penstock_entry WHERE {} GROUP BY a
 _BALANCE = "SELECT account, meter, {} FROM penstock_balance"
 _CREDIT = "SELECT account, meter, sum({}) FROM penstock_credit WHERE {} GROUP BY account, meter"
 _NOT_UNCOVERED = "kind <> 'uncovered'"
-# Of sources, not the refs of spends.
-_SETTLED = "substr(idem, 1, 7) = 'settle:'"
+# Of sources. Those of `spend` have a name.
+_SETTLED = "substr(idem, 1, 6) <> 'spend:'"
 
 COMPARISONS: list[tuple[str, str, str]] = [
     (
@@ -60,7 +60,7 @@ COMPARISONS: list[tuple[str, str, str]] = [
     (
         "entries and sources: held",
         "SELECT account, source, sum(held) FROM penstock_entry"
-        f" WHERE kind IN ('hold', 'release') OR {_SETTLED} GROUP BY account, source",
+        f" WHERE kind IN ('hold', 'release', 'spend') AND {_SETTLED} GROUP BY account, source",
         "SELECT account, id, remaining FROM penstock_hold",
     ),
     (

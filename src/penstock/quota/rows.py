@@ -156,7 +156,7 @@ class EntryRow:
 
     ``amount`` is the change of what the account has, ``held`` the change of what is held.
     ``period`` is the start of the meter's period, 0 without one. ``idem`` is unique in the
-    account.
+    account, or empty: an entry of a hold or source is unique by the totals in its row.
     """
 
     account: str

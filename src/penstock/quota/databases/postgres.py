@@ -33,6 +33,7 @@ from penstock.quota.databases.tables import (
     HOLD,
     NAMED,
     PERIOD,
+    WITH_IDEM,
     Table,
 )
 from penstock.quota.errors import LedgerUnavailable
@@ -259,7 +260,7 @@ class PostgresTransaction:
                 self._run(_PERIODS.format(holds=_HELD), *_columns(wanted.holds))
                 if wanted.holds
                 else None,
-                self._pairs(ENTRY, "idem", wanted.idems),
+                self._pairs(ENTRY, "idem", wanted.idems, WITH_IDEM),
                 self._pairs(CREDIT, "ref", wanted.refs, NAMED),
             ]
         account, balance, credit, period, hold, past, entry, ref = loading

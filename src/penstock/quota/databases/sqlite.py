@@ -26,6 +26,7 @@ from penstock.quota.databases.tables import (
     HOLD,
     NAMED,
     PERIOD,
+    WITH_IDEM,
     Table,
 )
 from penstock.quota.errors import LedgerUnavailable, LedgerVersion
@@ -188,7 +189,7 @@ class SQLiteTransaction:
             self._rows(PERIOD, f"t.ended = 0 AND t.account {_IN}", accounts)
             + self._periods_of_pairs(wanted.holds),
             self._pairs(HOLD, "id", wanted.holds),
-            self._pairs(ENTRY, "idem", wanted.idems),
+            self._pairs(ENTRY, "idem", wanted.idems, WITH_IDEM),
             self._pairs(CREDIT, "ref", wanted.refs, NAMED),
         )
 

@@ -13,6 +13,8 @@ from penstock.quota.rows import AccountRow, BalanceRow, CreditRow, EntryRow, Hol
 Row = TypeVar("Row")
 # Of credits that callers have named.
 NAMED = "t.kind IN ('top-up', 'promo')"
+# Of entries that have a name.
+WITH_IDEM = "t.idem <> ''"
 # Bumped by every migration.
 VERSION = 2
 
