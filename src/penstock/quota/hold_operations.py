@@ -17,7 +17,7 @@ from penstock.quota.values import When, instant_of
 from penstock.quota.views import Settlement, Stock, settlement_view, stock_view
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TakeHold(Operation):
     """Set units aside: all or nothing for a reservation, as many as there are for a stock.
 
@@ -96,7 +96,7 @@ class TakeHold(Operation):
         return bool(hold.open) and hold.period == (period.starts if period is not None else 0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Settle(Operation):
     """The total that a source has used so far. ``close`` gives back what its hold has left."""
 
@@ -126,7 +126,7 @@ class Settle(Operation):
         return settlement_view(hold)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class WriteOff(Operation):
     """Settle or release what a stock has left, when its holder never comes back."""
 

@@ -4,8 +4,6 @@ An operation says what it needs to have loaded, and is applied to the account's 
 there and has been brought up to now. It checks first and changes then: one that raises has
 changed nothing. All can be repeated: an operation that was applied before returns what it
 returned then, and changes nothing. What it returns is a copy: the next operation changes the rows.
-
-Operations are made once and never changed. They are not frozen: that takes twice as long.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ class Books(Protocol):
     def remember(self, row: CreditRow | EntryRow) -> None: ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Operation:
     account: str
     needs_plans = False
@@ -90,7 +88,7 @@ def plan_named(name: str, plans: Mapping[str, Plan]) -> Plan:
     return plans[name]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Open(Operation):
     plan: str | None
     tz: str
@@ -118,7 +116,7 @@ class Open(Operation):
         return account_view(row)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ChangePlan(Operation):
     plan: str
     when: str | None
@@ -141,7 +139,7 @@ class ChangePlan(Operation):
         return account_view(row)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Grant(Operation):
     amount: int
     meter: str
@@ -178,7 +176,7 @@ class Grant(Operation):
         return credit_view(credit, book.account.tz)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Adjust(Operation):
     amount: int
     meter: str
@@ -224,7 +222,7 @@ class Adjust(Operation):
         return entry
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Spend(Operation):
     """``source`` is the ref if the caller has named it."""
 
@@ -271,7 +269,7 @@ def check_same(ref: str, before: tuple[Any, Any], now: tuple[Any, Any]) -> None:
         )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class DefinePlans(Operation):
     """Write plans down. They apply to periods that begin later, and to changes of plan."""
 
