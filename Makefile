@@ -60,7 +60,8 @@ demo: .make/penstock
 
 test: .make/penstock .make/packages
 	@tools/nginx.sh .make/nginx
-	@PATH="$(CURDIR)/.make/nginx:$$PATH" tools/test.sh $(BIN)/pytest $(ARGS)
+	@tools/postgres.sh .make/postgres $(BIN)/python
+	@PATH="$(CURDIR)/.make/nginx:$(CURDIR)/.make/postgres/bin:$$PATH" tools/test.sh $(BIN)/pytest $(ARGS)
 
 check: .make/penstock .make/packages
 	$(BIN)/ruff check .

@@ -104,17 +104,18 @@ class Refused(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaUsed(Event):
-    """An account has used ``percent`` (80, 95 or 100) of what it had for this period.
+class QuotaNearEmpty(Event):
+    """An account's balance in a ledger fell to its threshold: ``remaining`` of ``amount`` units.
 
-    It happens once for each of them, in the process whose settlement reaches it. ``store`` is the
-    ledger, ``remaining`` is what is left.
+    ``runs_out`` is when nothing will be left at the pace of the running period, in nanoseconds
+    since 1970, or None if that is not before its end.
     """
 
     account: str
     meter: str
-    percent: int
     remaining: int
+    amount: int
+    runs_out: int | None
 
 
 Hook = Callable[[Event], None]

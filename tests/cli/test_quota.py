@@ -68,13 +68,44 @@ def test_history_and_corrections(capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "change-plan", "acme", "free")
     lines = run(capsys, "history", "acme").splitlines()
     assert "time in Asia/Taipei" in lines[0]
-    assert lines[3].split()[3:] == ["adjust", "tokens", "-500", "ann", "twice"]
+    assert lines[3].split()[3:] == ["adjust", "tokens", "-500", "a", "ann", "twice"]
     assert "free from " in lines[4]
     assert run(capsys, "history", "acme", "--last", "1").splitlines()[-1] == "3 older: --last N"
     assert len(json.loads(run(capsys, "history", "acme", "--json", "--after", "2"))) == 2
     out = run(capsys, "export", "--format", "csv", "--after", "2")
     assert [row["kind"] for row in csv.DictReader(io.StringIO(out))] == ["adjust", "plan"]
     assert len(run(capsys, "export", "acme").splitlines()) == 4
+
+
+def test_a_lost_stock_is_found_and_written_off(
+    capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    assert run(capsys, "holds") == "nothing is held\n"
+    with Ledger(url) as ledger:
+        ledger.stock("acme", meter="tokens", id="gate-1", granted=5000, settled=800, lasts="1us")
+        ledger.stock("acme", meter="tokens", id="gate-2", granted=70, lasts="1us")
+    head, first, second = run(capsys, "holds", "acme").splitlines()
+    assert head.split() == [
+        "account", "meter", "kind", "held", "settled", "id", "since", "until", "time", "in",
+    ]  # fmt: skip
+    assert first.split()[:6] == ["acme", "tokens", "stock", "4,200", "800", "gate-1"]
+    assert first.endswith("Asia/Taipei")
+    assert second.split()[3] == "70"
+    out = run(capsys, "reconcile")
+    assert "4,200 held by gate-1" in out
+    assert "write-off ACCOUNT ID" in out
+    out = run(capsys, "write-off", "acme", "gate-1", "--note", "host lost")
+    assert out == "gate-1 is closed: 4,200 tokens spent\n"
+    assert "closed before: 5,000 settled" in run(capsys, "write-off", "acme", "gate-1")
+    out = run(capsys, "write-off", "acme", "gate-2", "--give-back")
+    assert out == "gate-2 is closed: 70 tokens given back\n"
+    assert run(capsys, "holds") == "nothing is held\n"
+    history = run(capsys, "history", "acme").splitlines()
+    assert history[-2].split()[-4:] == ["gate-1", "ann", "host", "lost"]
+    with Ledger(url) as ledger:
+        assert ledger.balance("acme")["tokens"].available == 5_000_000 - 5000
+    assert "no hold 'gone'" in run(capsys, "write-off", "acme", "gone", code=1)
+    assert "there is no account 'acm'" in run(capsys, "holds", "acm", code=1)
 
 
 def test_reconcile_has_an_exit_code(capsys: pytest.CaptureFixture[str], url: str) -> None:

@@ -189,7 +189,7 @@ def request(**headers: str) -> WsgiRequest:
 
 
 def told(outcome: Any) -> dict[str, int]:
-    return {name: decision.remaining for name, decision in outcome.told}
+    return {name: decision.remaining for name, decision in outcome.named_decisions}
 
 
 def test_equal_limits_of_different_keys_have_different_names() -> None:
@@ -230,7 +230,7 @@ def test_only_failures_and_lockouts() -> None:
         return checks.check(request(name="ann"))
 
     def wait(outcome: Any) -> float:
-        return float(dict(outcome.told)[text].retry_after)
+        return float(dict(outcome.named_decisions)[text].retry_after)
 
     first = ask()
     assert wait(ask()) <= 60  # while the first may be given back, there is no lockout

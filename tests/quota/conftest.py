@@ -11,7 +11,7 @@ import pytest
 
 from penstock.quota import Ledger
 from penstock.testing import FakeClock
-from quota.postgres_server import NO_SERVER, own_database, running_server
+from quota.postgres_server import own_database, running_server, without_server
 from stores import redis_server
 
 # Noon in UTC on January 15, 2024.
@@ -32,7 +32,7 @@ def postgres_server() -> Iterator[str | None]:
 @pytest.fixture
 def postgres_url(postgres_server: str | None) -> Iterator[str]:
     if postgres_server is None:
-        pytest.skip(NO_SERVER)
+        without_server()
     with own_database(postgres_server) as url:
         yield url
 

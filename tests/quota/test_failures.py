@@ -208,8 +208,8 @@ def test_10_an_answer_that_is_lost_does_not_count_twice(
     lost = []
 
     @contextmanager
-    def losing(self: object):  # type: ignore[no-untyped-def]
-        with writing(self) as transaction:  # type: ignore[arg-type]
+    def losing(self: object, until: float):  # type: ignore[no-untyped-def]
+        with writing(self, until) as transaction:  # type: ignore[arg-type]
             yield transaction
         if len(lost) % 2 == 0:  # committed, and then the connection breaks
             lost.append(True)

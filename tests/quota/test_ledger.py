@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +18,14 @@ from penstock.quota import (
     Ledger,
     QuotaExceeded,
     RefReused,
+    StockTotals,
     UnknownAccount,
     UnknownHold,
     UnknownPlan,
 )
+from penstock.quota.book import Book
+from penstock.quota.rows import EntryRow
+from penstock.quota.values import nanoseconds
 from penstock.testing import FakeClock
 
 DAY = 86_400
@@ -387,6 +392,72 @@ def test_a_stock_has_totals(ledger: Ledger) -> None:
     assert ledger.balance("acme")["requests"].spent == 900
 
 
+@pytest.mark.parametrize(
+    ("known", "granted", "settled", "returned", "expected"),
+    [
+        # What the ledger knows (granted, settled, returned), what the holder says, and what is
+        # then granted, held, spent, and available of 1000.
+        (None, 15, 8, 5, (15, 2, 8, 990)),  # a ledger that was restored without it
+        (None, 2000, 8, 0, (1000, 992, 8, 0)),
+        (None, 1300, 1200, 0, (1200, 0, 1000, 0)),  # 200 of them uncovered
+        ((10, 0, 0), 20, 15, 0, (20, 5, 15, 980)),  # restored without the last grant
+        ((10, 0, 0), 20, 8, 5, (20, 7, 8, 985)),
+        ((10, 4, 0), 13, 8, 5, (13, 0, 8, 992)),
+        ((20, 8, 5), 15, 6, 4, (20, 7, 8, 985)),  # an older message
+    ],
+)
+def test_a_stock_is_believed_and_counts_once(
+    ledger: Ledger,
+    known: tuple[int, int, int] | None,
+    granted: int,
+    settled: int,
+    returned: int,
+    expected: tuple[int, int, int, int],
+) -> None:
+    ledger.open("acme", plan="free")
+
+    def stock(granted: int, settled: int, returned: int) -> tuple[int, int, int, int]:
+        row = ledger.stock(
+            "acme", meter="requests", id="gate", granted=granted, settled=settled, returned=returned
+        )
+        assert row.granted == row.settled + row.returned + row.held
+        balance = ledger.balance("acme")["requests"]
+        assert balance.held == row.held
+        return row.granted, row.held, balance.spent, balance.available
+
+    if known is not None:
+        stock(*known)
+    assert stock(granted, settled, returned) == expected
+    assert stock(granted, settled, returned) == expected
+
+
+def test_many_stocks_in_one_transaction(ledger: Ledger) -> None:
+    ledger.open("acme", plan="free")
+    ledger.open("other", plan="free")
+    reports = [
+        StockTotals("acme", "requests", "gate", 900, settled=300),
+        StockTotals("nobody", "requests", "gate", 10),
+        StockTotals("other", "requests", "gate", 10),
+        StockTotals("acme", "requests", "second", 900),
+    ]
+    for _ in range(2):  # the same reports again
+        first, missing, other, second = ledger.stock_many(reports)
+        assert isinstance(missing, UnknownAccount)
+        assert [stock.granted for stock in (first, other, second)] == [900, 10, 100]
+    assert ledger.balance("acme")["requests"].spent == 300
+    assert ledger.stock_many([]) == []
+    for wrong in (("acme", "requests"), StockTotals("acme", "requests", "gate", 1, settled=2)):
+        with pytest.raises(InvalidQuota):
+            ledger.stock_many([*reports, wrong])
+
+
+def test_a_stock_cannot_have_spent_more_than_it_asks_for(ledger: Ledger) -> None:
+    ledger.open("acme", plan="free")
+    with pytest.raises(InvalidQuota, match=r"8 \+ 5 is more than 10"):
+        ledger.stock("acme", meter="requests", id="gate", granted=10, settled=8, returned=5)
+    assert available(ledger, "requests") == 1000
+
+
 def test_a_stock_stays_held_until_it_is_settled(ledger: Ledger, clock: FakeClock) -> None:
     ledger.open("acme", plan="free")
     ledger.stock("acme", meter="requests", id="gate", granted=400, lasts="1h")
@@ -404,6 +475,31 @@ def test_a_stock_stays_held_until_it_is_settled(ledger: Ledger, clock: FakeClock
         ledger.write_off("acme", "nothing")
 
 
+def test_a_stock_that_reports_is_not_stale(ledger: Ledger, clock: FakeClock) -> None:
+    ledger.open("acme", plan="free")
+
+    def report(settled: int, lasts: str = "1h") -> datetime | None:
+        ledger.stock("acme", meter="requests", id="gate", granted=400, settled=settled, lasts=lasts)
+        (hold,) = ledger.holds("acme")
+        return hold.expires
+
+    def stale_after(seconds: int) -> bool:
+        clock.advance(seconds)
+        return bool(ledger.reconcile().stale)
+
+    first = report(1)
+    assert not stale_after(3000)
+    second = report(2)
+    assert not stale_after(300)
+    assert report(3) == second != first  # nothing but numbers has changed
+    assert not stale_after(3600)
+    assert stale_after(450)  # within an eighth more
+    report(4)
+    assert not ledger.reconcile().stale
+    report(5, lasts="1m")
+    assert stale_after(68)
+
+
 def test_a_stock_does_not_grow_into_the_next_period(ledger: Ledger, clock: FakeClock) -> None:
     ledger.open("acme", plan="free")
     ledger.stock("acme", meter="requests", id="january", granted=400)
@@ -412,6 +508,45 @@ def test_a_stock_does_not_grow_into_the_next_period(ledger: Ledger, clock: FakeC
     assert (row.granted, row.held) == (400, 10)
     ledger.stock("acme", meter="requests", id="february", granted=800)
     assert [period.used for period in ledger.periods("acme", meter="requests")] == [390, 0]
+
+
+def test_what_a_stock_uses_beyond_its_period_counts_in_the_next(
+    ledger: Ledger, clock: FakeClock
+) -> None:
+    """It takes units of the running period: they are used there, and not twice."""
+    ledger.open("acme", plan="free")
+    ledger.stock("acme", meter="requests", id="january", granted=400)
+    clock.advance(20 * DAY)
+    row = ledger.stock("acme", meter="requests", id="january", granted=455, settled=455)
+    assert (row.granted, row.held, row.uncovered) == (455, 0, 0)
+    january, february = ledger.periods("acme", meter="requests")
+    assert (january.used, february.used) == (400, 55)
+    assert available(ledger, "requests") == 1000 - 55
+    spends = [entry for entry in ledger.entries("acme") if entry.kind == "spend"]
+    assert [(entry.amount, entry.held) for entry in spends] == [(-400, -400), (-55, 0)]
+    ledger.stock("acme", meter="requests", id="january", granted=2000, settled=2000)
+    january, february = ledger.periods("acme", meter="requests")
+    assert (january.used, january.uncovered) == (400, 0)
+    assert (february.used, february.uncovered) == (1000, 600)
+
+
+def test_reconcile_sees_units_that_count_in_a_period_that_was_over(
+    url: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger(url, plans={"free": {"requests": "1000/month"}}, clock=clock) as ledger:
+        ledger.open("acme", plan="free")
+        (january,) = ledger.periods("acme", meter="requests")
+        ledger.stock("acme", meter="requests", id="january", granted=400)
+        clock.advance(20 * DAY)
+        spend = Book.spend
+
+        def in_january(self: Book, *args: Any, **options: Any) -> EntryRow:
+            return spend(self, *args, **{**options, "period": nanoseconds(january.starts)})
+
+        monkeypatch.setattr(Book, "spend", in_january)
+        ledger.stock("acme", meter="requests", id="january", granted=455, settled=455)
+        (difference,) = ledger.reconcile().differences
+        assert str(difference).endswith("after the next one had begun: 55 and 0")
 
 
 # History -----------------------------------------------------------------------------------
@@ -465,10 +600,48 @@ def test_export_goes_on_where_it_ended(ledger: Ledger, tmp_path: Path) -> None:
         ledger.export(text, format="xml")
 
 
+def test_refs_are_in_the_history(ledger: Ledger) -> None:
+    """An invoice, or a support case, is tied to the caller's own names."""
+    ledger.open("acme", plan="free")
+    ledger.grant("acme", 7, meter="requests", ref="invoice-1")
+    ledger.adjust("acme", 7, meter="requests", ref="more")
+    ledger.adjust("acme", -7, meter="requests", ref="less")
+    ledger.spend("acme", 7, meter="requests", ref="job-1")
+    ledger.spend("acme", 7, meter="requests")
+    ledger.settle("acme", 7, meter="requests", source="job-1")  # another job-1
+    sources = [(entry.kind, entry.source) for entry in ledger.entries("acme", after=1)]
+    assert sources == [
+        ("grant", "invoice-1"), ("adjust", "more"), ("adjust", "less"), ("spend", "job-1"),
+        ("spend", ""), ("spend", "job-1/requests"),
+    ]  # fmt: skip
+    file = io.StringIO()
+    ledger.export(file, format="csv", after=1)
+    rows = list(csv.DictReader(io.StringIO(file.getvalue())))
+    assert [row["source"] for row in rows] == [source for _, source in sources]
+    refs = [credit.ref for credit in ledger.balance("acme")["requests"].credits]
+    assert refs == ["plan:1", "invoice-1", "more"]
+
+
+def test_the_pace_counts_from_the_opening(ledger: Ledger, clock: FakeClock) -> None:
+    """Opened at noon on January 15: 500 of 1000 in two days last two days more."""
+    ledger.open("acme", plan="free")
+    ledger.open("later")
+    clock.advance(2 * DAY)
+    ledger.spend("acme", 500, meter="requests")
+    runs_out = ledger.balance("acme")["requests"].runs_out
+    assert runs_out == datetime(2024, 1, 19, 12, tzinfo=UTC)
+    ledger.change_plan("later", "free")  # its units begin on the 17th
+    clock.advance(DAY)
+    ledger.spend("later", 250, meter="requests")
+    runs_out = ledger.balance("later")["requests"].runs_out
+    assert runs_out == datetime(2024, 1, 21, 12, tzinfo=UTC)
+
+
 def test_when_it_runs_out(ledger: Ledger, clock: FakeClock) -> None:
     ledger.open("acme", plan="free")
     assert ledger.balance("acme")["requests"].runs_out is None
-    ledger.spend("acme", 900, meter="requests")  # in 14.5 days
+    clock.advance(2 * DAY)
+    ledger.spend("acme", 900, meter="requests")
     runs_out = ledger.balance("acme")["requests"].runs_out
     assert runs_out is not None
     assert runs_out.date() == date(2024, 1, 17)

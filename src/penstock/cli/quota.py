@@ -98,6 +98,17 @@ def register(commands: Commands) -> None:
     verb.add_argument("--format", default="jsonl", choices=("jsonl", "csv"))
     verb.add_argument("--after", type=_number, default=0, metavar="SEQ", help="after this entry")
 
+    verb = add("holds", _holds, "show units that are set aside and not settled yet")
+    verb.add_argument("account", nargs="?")
+
+    verb = add("write-off", _write_off, "close a hold of a lost holder: what it holds was spent")
+    verb.add_argument("account")
+    verb.add_argument("hold", help="its id, as in holds and reconcile")
+    verb.add_argument(
+        "--give-back", action="store_true", help="nothing of it was spent: free it instead"
+    )
+    changes(verb, ref=False)
+
     verb = add("plans", _plans, "show all plans")
     verb.add_argument("--from", dest="file", metavar="FILE", help="first add those of a YAML file")
     add("reconcile", _reconcile, "add the history up again and compare")
@@ -154,7 +165,7 @@ def _open(ledger: Ledger, arguments: argparse.Namespace) -> int:
 
 def _balance(ledger: Ledger, arguments: argparse.Namespace) -> int:
     if arguments.account is None:
-        balances = [ledger.balance(account.name) for account in ledger.accounts()]
+        balances = ledger.balances()
         if arguments.json:
             _print_json(balances)
         else:
@@ -215,6 +226,35 @@ def _export(ledger: Ledger, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _holds(ledger: Ledger, arguments: argparse.Namespace) -> int:
+    if arguments.account is not None:
+        ledger.account(arguments.account)
+    holds = ledger.holds(arguments.account)
+    if arguments.json:
+        _print_json(holds)
+        return 0
+    zones = {account.name: account.tz for account in ledger.accounts()}
+    print(view.holds(holds, zones), end="")
+    return 0
+
+
+def _write_off(ledger: Ledger, arguments: argparse.Namespace) -> int:
+    before = {hold.id: hold for hold in ledger.holds(arguments.account)}.get(arguments.hold)
+    settlement = ledger.write_off(
+        arguments.account, arguments.hold, spent=not arguments.give_back, who=_who(arguments),
+        note=arguments.note,
+    )  # fmt: skip
+    if arguments.json:
+        _print_json(settlement)
+        return 0
+    if before is None:
+        print(f"{arguments.hold} was closed before: {settlement.settled:,} settled")
+        return 0
+    outcome = "given back" if arguments.give_back else "spent"
+    print(f"{arguments.hold} is closed: {before.held:,} {before.meter} {outcome}")
+    return 0
+
+
 def _plans(ledger: Ledger, arguments: argparse.Namespace) -> int:
     if arguments.file is not None:
         ledger.define_plans(_read_plans(arguments.file))
@@ -258,6 +298,8 @@ def _reconcile(ledger: Ledger, arguments: argparse.Namespace) -> int:
             f"{paint.yellow('stale')}   {hold.account!r} {hold.meter}: {hold.held:,} held by"
             f" {hold.id} since {hold.created:%Y-%m-%d %H:%M} UTC"
         )
+    if result.stale:
+        print("for those whose holder will not come back: penstock quota write-off ACCOUNT ID")
     counts = f"{counted(result.accounts, 'account', ',')}, {result.entries:,} entries"
     if result:
         print(f"{paint.green('ok')}: {counts}")

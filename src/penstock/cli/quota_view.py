@@ -8,7 +8,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from penstock.cli.paint import Paint
-from penstock.quota import Balance, Entry, MeterBalance, Plan
+from penstock.quota import Balance, Entry, MeterBalance, OpenHold, Plan
 
 
 def plain(value: object) -> object:
@@ -125,6 +125,23 @@ def history(entries: Sequence[Entry], tz: str) -> str:
     ]  # fmt: skip
     names = ("seq", f"time in {tz}", "kind", "meter", "amount", "held", "source", "who", "note")
     return table(names, rows)
+
+
+def holds(holds: Sequence[OpenHold], zones: Mapping[str, str]) -> str:
+    """Times in each account's own zone, which is named."""
+    rows = [
+        (
+            hold.account, hold.meter, hold.kind, hold.held, hold.settled, hold.id,
+            *(
+                when(moment.astimezone(ZoneInfo(zones[hold.account]))) if moment else "never"
+                for moment in (hold.created, hold.expires)
+            ),
+            zones[hold.account],
+        )
+        for hold in holds
+    ]  # fmt: skip
+    names = ("account", "meter", "kind", "held", "settled", "id", "since", "until", "time in")
+    return table(names, rows) if rows else "nothing is held\n"
 
 
 def plans(plans: Mapping[str, Plan]) -> str:

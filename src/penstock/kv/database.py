@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.errors import StoreFileError, StoreUnavailable
+from penstock.sqlite_wal import use_wal
 
 # "PKV" and a version. A file with another one belongs to somebody else.
 APPLICATION = 0x504B5601
@@ -75,7 +76,7 @@ class Database:
         try:
             connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_SECONDS * 1000)}")
             self._check_owner(connection)
-            connection.execute("PRAGMA journal_mode = WAL")
+            use_wal(connection)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -88,8 +89,10 @@ class Database:
         self._connection, self._process = connection, os.getpid()
 
     def _check_owner(self, connection: sqlite3.Connection) -> None:
-        (owner,) = connection.execute("PRAGMA application_id").fetchone()
+        connection.execute("BEGIN")  # both at one moment: another process may be creating it
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        (owner,) = connection.execute("PRAGMA application_id").fetchone()
+        connection.execute("COMMIT")
         if owner != APPLICATION and (owner or tables):
             raise StoreFileError(f"{self.path} {_NOT_OURS}")
 

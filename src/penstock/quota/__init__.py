@@ -47,6 +47,7 @@ from penstock.quota.views import (
     Period,
     Settlement,
     Stock,
+    StockTotals,
 )
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "RefReused",
     "Settlement",
     "Stock",
+    "StockTotals",
     "UnknownAccount",
     "UnknownHold",
     "UnknownPlan",

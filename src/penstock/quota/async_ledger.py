@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Mapping
 from datetime import date
 from os import PathLike
 from typing import Any, TextIO, TypeVar
@@ -13,6 +13,7 @@ from penstock import flows
 from penstock.durations import Duration
 from penstock.quota import export, reading
 from penstock.quota.core import Step
+from penstock.quota.errors import QuotaError
 from penstock.quota.hold import AsyncHold
 from penstock.quota.plans import Plan
 from penstock.quota.quota_store import QuotaStore
@@ -20,7 +21,16 @@ from penstock.quota.reading import PAGE, OpenHold
 from penstock.quota.reconcile import Reconciliation
 from penstock.quota.values import When
 from penstock.quota.verbs import HOLD_LASTS, PRIORITY, TOP_UP, LedgerFlows
-from penstock.quota.views import Account, Balance, Credit, Entry, Period, Settlement, Stock
+from penstock.quota.views import (
+    Account,
+    Balance,
+    Credit,
+    Entry,
+    Period,
+    Settlement,
+    Stock,
+    StockTotals,
+)
 from penstock.stores.base import Store
 
 Result = TypeVar("Result")
@@ -135,8 +145,14 @@ class AsyncLedger(LedgerFlows):
         returned: int = 0, lasts: When = "1h",
     ) -> Stock:  # fmt: skip
         """Set units aside for a holder that spends them by itself: see `Ledger.stock`."""
-        flow = self._stock(account, meter, id, granted, settled, returned, lasts)
-        return await self._run(flow)
+        totals = StockTotals(account, meter, id, granted, settled, returned)
+        return await self._run(self._stock(totals, lasts))
+
+    async def stock_many(
+        self, totals: Iterable[StockTotals], *, lasts: When = "1h"
+    ) -> list[Stock | QuotaError]:
+        """The same for many stocks, in one transaction: see `Ledger.stock_many`."""
+        return await self._run(self._stock_many(totals, lasts))
 
     async def write_off(
         self, account: str, id: str, *, spent: bool = True, who: str = "", note: str = ""
@@ -157,6 +173,10 @@ class AsyncLedger(LedgerFlows):
     async def balance(self, account: str) -> Balance:
         """What an account has now: see `Ledger.balance`."""
         return await self._run(self._balance(account))
+
+    async def balances(self) -> list[Balance]:
+        """What all accounts have now, by name."""
+        return await self._run(self._balances())
 
     async def periods(self, account: str, *, meter: str) -> list[Period]:
         """What was used in each period, the oldest first."""

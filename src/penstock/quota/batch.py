@@ -7,7 +7,7 @@ are tried again one by one, so that one cannot spoil the others.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.clock import Clock
@@ -15,10 +15,20 @@ from penstock.quota.book import Book
 from penstock.quota.databases.base import Changes, Loaded, Snapshot, Transaction, Wanted
 from penstock.quota.databases.tables import ACCOUNT, BALANCE, CREDIT, HOLD, PERIOD, Table
 from penstock.quota.errors import QuotaError
+from penstock.quota.near_empty import Watch
 from penstock.quota.operations import DefinePlans, Operation
 from penstock.quota.plans import Plan, read_plan
 from penstock.quota.renewal import bring_up_to
-from penstock.quota.rows import CLOSED, NEVER, RESERVATION, AccountRow, CreditRow, EntryRow
+from penstock.quota.rows import (
+    CLOSED,
+    NEVER,
+    RESERVATION,
+    AccountRow,
+    CreditRow,
+    EntryRow,
+    HoldRow,
+    PeriodRow,
+)
 
 Outcome = Any | Exception
 # More accounts than this are not kept in memory.
@@ -34,8 +44,6 @@ class BookSet:
         self._touched: set[str] = set()
         self._entries: dict[tuple[str, str], EntryRow] = {}
         self._credits: dict[tuple[str, str], CreditRow] = {}
-        # What was loaded, to see what has changed: by row.
-        self._loaded: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...]] = {}
 
     def find(self, account: str) -> Book | None:
         return self._books.get(account)
@@ -59,7 +67,19 @@ class BookSet:
     def __len__(self) -> int:
         return len(self._books)
 
-    def load(self, snapshot: Snapshot, wanted: Wanted, now: int, needs_plans: bool) -> None:
+    def touched(self) -> list[Book]:
+        """The books of the accounts that this transaction is about."""
+        books = self._books
+        return [books[name] for name in self._touched if name in books]
+
+    def load(
+        self,
+        snapshot: Snapshot,
+        wanted: Wanted,
+        now: int,
+        needs_plans: bool,
+        watch: Watch | None = None,
+    ) -> None:
         """Load what is wanted and not here yet, and bring those accounts up to now."""
         books = self._books
         self._touched = set(wanted.accounts)
@@ -79,8 +99,12 @@ class BookSet:
             self.plans = {
                 name: read_plan(name, json.loads(definitions[name])) for name in definitions
             }
+        if watch is not None:
+            watch.before(self.touched())
         if due:
             self._bring_up_to(snapshot, due, now)
+            if watch is not None:
+                watch.before(books[name] for name in due)
 
     def _has_hold(self, account: str, id: str) -> bool:
         book = self._books.get(account)
@@ -90,20 +114,17 @@ class BookSet:
         books = self._books
         for account in loaded.accounts:
             books[account.id] = Book(account)
-            self._keep(ACCOUNT, account)
+            account.saved = ACCOUNT.as_tuple(account)
         for balance in loaded.balances:
             books[balance.account].balances[balance.meter] = balance
-            self._keep(BALANCE, balance)
+            balance.saved = BALANCE.as_tuple(balance)
         for credit in loaded.credits:
             books[credit.account].credits[credit.number] = credit
-            self._keep(CREDIT, credit)
+            credit.saved = CREDIT.as_tuple(credit)
         for period in loaded.periods:
             self._add_period(period)
         for hold in loaded.holds:
-            book = books.get(hold.account)
-            if book is not None:
-                book.holds[hold.id] = hold
-                self._keep(HOLD, hold)
+            self._add_hold(hold)
         for entry in loaded.entries:
             self.remember(entry)
         for credit in loaded.refs:
@@ -115,14 +136,18 @@ class BookSet:
         for period in expiring.periods:
             self._add_period(period)
         for hold in expiring.holds:
-            if hold.id not in books[hold.account].holds:
-                books[hold.account].holds[hold.id] = hold
-                self._keep(HOLD, hold)
+            self._add_hold(hold)
         for name in due:
             books[name].next_expiry = expiring.next.get(name, NEVER)
             bring_up_to(books[name], now, self.plans)
 
-    def _add_period(self, period: Any) -> None:
+    def _add_hold(self, hold: HoldRow) -> None:
+        book = self._books.get(hold.account)
+        if book is not None and hold.id not in book.holds:
+            book.holds[hold.id] = hold
+            hold.saved = HOLD.as_tuple(hold)
+
+    def _add_period(self, period: PeriodRow) -> None:
         book = self._books.get(period.account)
         if book is None:
             return
@@ -132,11 +157,7 @@ class BookSet:
             return
         else:
             book.past_periods[period.meter, period.starts] = period
-        self._keep(PERIOD, period)
-
-    def _keep(self, table: Table[Any], row: Any) -> None:
-        values = table.as_tuple(row)
-        self._loaded[table.name, values[: table.key]] = values
+        period.saved = PERIOD.as_tuple(period)
 
     def changes(self) -> Changes:
         """What has to be saved."""
@@ -145,13 +166,13 @@ class BookSet:
             book = self._books.get(name)
             if book is None:
                 continue
-            self._compare(changes, ACCOUNT, (book.account,))
-            self._compare(changes, BALANCE, book.balances.values())
-            self._compare(changes, CREDIT, book.credits.values())
+            _compare(changes, ACCOUNT, (book.account,))
+            _compare(changes, BALANCE, book.balances.values())
+            _compare(changes, CREDIT, book.credits.values())
             if book.past_periods:
-                self._compare(changes, PERIOD, book.past_periods.values())
-            self._compare(changes, PERIOD, book.periods.values())
-            self._compare(changes, HOLD, book.holds.values())
+                _compare(changes, PERIOD, book.past_periods.values())
+            _compare(changes, PERIOD, book.periods.values())
+            _compare(changes, HOLD, book.holds.values())
             changes.entries += book.entries
         return changes
 
@@ -171,34 +192,33 @@ class BookSet:
             book.next_expiry = NEVER
             for credit in [c for c in book.credits.values() if c.state == CLOSED]:
                 del book.credits[credit.number]
-                self._loaded.pop((CREDIT.name, (name, credit.number)), None)
-            for meter, starts in list(book.past_periods):
-                del book.past_periods[meter, starts]
-                self._loaded.pop((PERIOD.name, (name, meter, starts)), None)
-            for hold in list(book.holds.values()):
-                period = book.periods.get(hold.meter)
-                starts = period.starts if period is not None else 0
-                lasts = hold.open and hold.kind != RESERVATION
-                if not lasts or (hold.period and hold.period != starts):
-                    del book.holds[hold.id]
-                    self._loaded.pop((HOLD.name, (name, hold.id)), None)
+            book.past_periods.clear()
+            for hold in [h for h in book.holds.values() if not _is_kept(h, book)]:
+                del book.holds[hold.id]
 
-    def _compare(self, changes: Changes, table: Table[Any], rows: Any) -> None:
-        first, rest = table.hot
-        for row in rows:
-            values = table.as_tuple(row)
-            key = table.name, values[: table.key]
-            before = self._loaded.get(key)
-            if before == values:
-                continue
-            if before is None:
-                changes.inserts.setdefault(table.name, []).append(values)
-            elif before[:first] == values[:first] and before[rest:] == values[rest:]:
-                hot = (*values[: table.key], *values[first:rest])
-                changes.hot_updates.setdefault(table.name, []).append(hot)
-            else:
-                changes.updates.setdefault(table.name, []).append(values)
-            self._loaded[key] = values  # if it is not saved, all of this is thrown away
+
+def _is_kept(hold: HoldRow, book: Book) -> bool:
+    if not hold.open or hold.kind == RESERVATION:
+        return False
+    period = book.periods.get(hold.meter)
+    return not hold.period or (period is not None and hold.period == period.starts)
+
+
+def _compare(changes: Changes, table: Table[Any], rows: Iterable[Any]) -> None:
+    key, (first, rest) = table.key, table.hot
+    for row in rows:
+        values = table.as_tuple(row)
+        before = row.saved
+        if before == values:
+            continue
+        if before is None:
+            changes.inserts.setdefault(table.name, []).append(values)
+        elif before[:first] == values[:first] and before[rest:] == values[rest:]:
+            hot = values[first:rest] + values[:key]
+            changes.hot_updates.setdefault(table.name, []).append(hot)
+        else:
+            changes.updates.setdefault(table.name, []).append(values[key:] + values[:key])
+        row.saved = values  # if it is not saved, all of this is thrown away
 
 
 class Cache:
@@ -225,6 +245,7 @@ def apply(
     operations: Sequence[Operation],
     clock: Clock | None,
     cache: Cache,
+    watch: Watch | None = None,
 ) -> tuple[list[Outcome], Callable[[], None]]:
     """Apply operations in their order, and save; what each returned or raised.
 
@@ -241,7 +262,9 @@ def apply(
         needs_plans = needs_plans or operation.needs_plans
     if definitions:
         transaction.save(Changes(plans=definitions))
-    books.load(transaction, wanted, now, needs_plans)
+    if watch is not None:
+        watch.begin()
+    books.load(transaction, wanted, now, needs_plans, watch)
     outcomes: list[Outcome] = []
     for operation in operations:
         if isinstance(operation, DefinePlans):
@@ -253,4 +276,11 @@ def apply(
             outcomes.append(error)
     changes = books.changes()
     version = transaction.save(changes) if changes else state.version
-    return outcomes, lambda: cache.put(books, version)
+    events = watch.after(books.touched(), now) if watch is not None else ()
+
+    def committed() -> None:
+        cache.put(books, version)
+        if watch is not None:
+            watch.emit(events)
+
+    return outcomes, committed

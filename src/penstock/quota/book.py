@@ -77,7 +77,7 @@ class Book:
         return credits
 
     def record(
-        self, now: int, kind: str, meter: str, amount: int, idem: str, *, held: int = 0,
+        self, now: int, kind: str, meter: str, amount: int, idem: str = "", *, held: int = 0,
         source: str = "", who: str = "", note: str = "", period: int | None = None,
     ) -> EntryRow:  # fmt: skip
         """Append to the history."""
@@ -208,7 +208,7 @@ class Book:
         _lower_overdraft(balance)
 
     def spend(
-        self, now: int, meter: str, amount: int, idem: str, *, held: int = 0,
+        self, now: int, meter: str, amount: int, idem: str = "", *, held: int = 0,
         source: str = "", who: str = "", note: str = "", period: int | None = None,
     ) -> EntryRow:  # fmt: skip
         """The entry of units that were spent, also in the use of the period."""
@@ -221,13 +221,9 @@ class Book:
             used.spent += amount
         return entry
 
-    def uncovered(
-        self, now: int, meter: str, amount: int, idem: str, source: str, period: int | None
-    ) -> None:
+    def uncovered(self, now: int, meter: str, amount: int, source: str) -> None:
         """Units that were used although nothing was left: written down, not in the balance."""
-        entry = self.record(
-            now, UNCOVERED, meter, -amount, f"{idem}:uncovered", source=source, period=period
-        )
+        entry = self.record(now, UNCOVERED, meter, -amount, source=source)
         used = self.period(meter, entry.period)
         if used is not None:
             used.uncovered += amount

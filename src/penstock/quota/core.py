@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from penstock.clock import Clock
 from penstock.quota.batch import Cache, apply
 from penstock.quota.databases.base import Conflict, Database, Interrupted, Snapshot
 from penstock.quota.errors import LedgerUnavailable, QuotaError
+from penstock.quota.near_empty import Watch
 from penstock.quota.operations import Operation
 from penstock.quota.worker import Call, TaskCall, ThreadCall, Worker
 
@@ -29,21 +31,40 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteMany:
+    """Several in one transaction. The answer is a list: what each has returned or raised."""
+
+    operations: Sequence[Operation]
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
-    """``function`` is called with the ledger at one moment."""
+    """``function`` is called with the ledger at one moment.
+
+    ``lasts`` is how long it may take, in seconds, if that is longer than the deadline.
+    """
 
     function: Callable[[Snapshot], Any]
+    lasts: float = 0.0
 
 
-Step = Write | Read
+Step = Write | WriteMany | Read
 
 
 class Core:
-    """A database and the two threads that use it."""
+    """A database and the two threads that use it.
 
-    def __init__(self, database: Database, clock: Clock | None) -> None:
+    The database has ``deadline`` seconds for a group of calls, with a new connection and a second
+    try. So a caller waits for that long at most, after the group before its own.
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock | None, deadline: float, watch: Watch
+    ) -> None:
         self.database = database
         self.clock = clock
+        self._deadline = deadline
+        self._watch = watch
         self._forking = threading.Lock()
         self._start()
 
@@ -69,7 +90,7 @@ class Core:
                 if self._pid != os.getpid():
                     self.database.after_fork()
                     self._start()
-        return self._writer if isinstance(step, Write) else self._reader
+        return self._reader if isinstance(step, Read) else self._writer
 
     def close(self) -> None:
         if self._pid == os.getpid():
@@ -87,16 +108,29 @@ class Core:
             if len(calls) == 1:
                 calls[0].error = _unavailable(error)
                 return
-            for call in calls:
+            for number, call in enumerate(calls):
                 self._write([call])
+                if isinstance(call.error, LedgerUnavailable):  # as it is for the others
+                    for other in calls[number + 1 :]:
+                        other.error = call.error
+                    return
 
     def _transact(self, calls: list[Call]) -> None:
-        operations = [call.what.operation for call in calls]
+        operations: list[Operation] = []
+        for call in calls:
+            if type(call.what) is Write:
+                operations.append(call.what.operation)
+            else:
+                operations += call.what.operations
         interrupted = False
+        until = time.monotonic() + self._deadline
+        watch = self._watch if self._watch else None
         for tries_left in reversed(range(_TRIES)):
             try:
-                with self.database.writing() as transaction:
-                    outcomes, committed = apply(transaction, operations, self.clock, self._cache)
+                with self.database.writing(until) as transaction:
+                    outcomes, committed = apply(
+                        transaction, operations, self.clock, self._cache, watch
+                    )
                 committed()
                 break
             except Conflict:
@@ -104,10 +138,18 @@ class Core:
                     raise
             except Interrupted:
                 # The server was restarted, perhaps. All operations can be repeated.
-                if interrupted:
+                if interrupted or time.monotonic() >= until:
                     raise
                 interrupted = True
-        for call, outcome in zip(calls, outcomes, strict=True):
+        at = 0
+        for call in calls:
+            if type(call.what) is not Write:
+                count = len(call.what.operations)
+                call.result = outcomes[at : at + count]
+                at += count
+                continue
+            outcome = outcomes[at]
+            at += 1
             if isinstance(outcome, Exception):
                 call.error = outcome
             else:
@@ -115,14 +157,16 @@ class Core:
 
     def _read(self, calls: list[Call]) -> None:
         for call in calls:
+            until = time.monotonic() + max(self._deadline, call.what.lasts)
             for last in (False, True):
                 try:
-                    with self.database.reading() as snapshot:
+                    with self.database.reading(until) as snapshot:
                         call.result = call.what.function(snapshot)
                     break
                 except Interrupted as error:
-                    if last:
+                    if last or time.monotonic() >= until:
                         call.error = _unavailable(error)
+                        break
                 except Exception as error:
                     call.error = error
                     break

@@ -50,29 +50,45 @@ class TakeHold(Operation):
             check_same(self.hold, (hold.kind, hold.meter), (self.kind, self.meter))
             if self.kind == RESERVATION:
                 return stock_view(hold)
+        # First what has happened. If the ledger does not know of it, because it was restored from
+        # a copy for example, it counts as granted: otherwise its units would be held again.
         if self.settled > hold.settled:
             settle(book, hold, self.settled, now)
         if self.returned > hold.returned:
             give_back(book, hold, self.returned, now)
-        more = max(0, self.granted - hold.granted) if self.may_grow(book, hold) else 0
-        available = book.available(self.meter)
-        least = more if self.least is None else min(self.least, more)
-        if more:
+        more = max(0, self.granted - hold.granted)
+        if more and self.may_grow(book, hold):
+            available = book.available(self.meter)
+            least = more if self.least is None else min(self.least, more)
             check_enough(book, self.meter, least, available)
+            more = min(more, available)
+        else:
+            more = 0
         book.holds[hold.id] = hold
-        more = min(more, available)
         if more:
             hold.granted += more
             book.take(hold, more)
             book.record(
-                now, HOLD, self.meter, 0, f"hold:{hold.id}:{hold.granted}",
+                now, HOLD, self.meter, 0,
                 held=more, source=hold.id, period=hold.period,
             )  # fmt: skip
         if self.kind == STOCK and self.lasts is not None:
-            hold.expires = instant_of(self.lasts, now, book.account.tz, "lasts")
+            self.extend(book, hold, now)
         elif hold.expires < NEVER:
             book.due_by(hold.expires)
         return stock_view(hold)
+
+    def extend(self, book: Book, hold: HoldRow, now: int) -> None:
+        """A stock that reports is not stale yet.
+
+        By an eighth more than was asked for: so most reports change only the numbers, and not the
+        column that is in an index.
+        """
+        assert self.lasts is not None
+        expires = instant_of(self.lasts, now, book.account.tz, "lasts")
+        slack = (expires - now) // 8
+        if not expires <= hold.expires <= expires + slack:
+            hold.expires = expires + slack
 
     def may_grow(self, book: Book, hold: HoldRow) -> bool:
         """Not after its period: what is spent then belongs to the next."""
@@ -137,13 +153,12 @@ class WriteOff(Operation):
 def settle(book: Book, hold: HoldRow, total: int, now: int, who: str = "", note: str = "") -> None:
     """Count what a source has used beyond its last total: from its hold, then from the rest.
 
-    What is used beyond the quota is written down as uncovered.
+    What was held counts in the period of the hold. The rest takes units of the running period, and
+    counts there. What is used beyond the quota is written down as uncovered.
     """
     used = total - hold.settled
     held = min(used, hold.remaining)
     hold.settled = total
-    period = hold.period if hold.kind != SOURCE else None
-    idem = f"settle:{hold.id}:{total}"
     if held:
         book.use(hold, held)
     more = min(used - held, book.available(hold.meter)) if used > held else 0
@@ -151,24 +166,34 @@ def settle(book: Book, hold: HoldRow, total: int, now: int, who: str = "", note:
         passing = HoldRow(hold.account, "", hold.meter, RESERVATION)
         book.take(passing, more)
         book.use(passing, more)
-    if held or more:
+    running = book.periods.get(hold.meter)
+    past = hold.kind != SOURCE and hold.period != (running.starts if running is not None else 0)
+    if held and past:
         book.spend(
-            now, hold.meter, held + more, idem,
-            held=held, source=hold.id, who=who, note=note, period=period,
+            now, hold.meter, held,
+            held=held, source=hold.id, who=who, note=note, period=hold.period,
         )  # fmt: skip
+        if more:
+            book.spend(now, hold.meter, more, source=hold.id, who=who, note=note)
+    elif held or more:
+        book.spend(now, hold.meter, held + more, held=held, source=hold.id, who=who, note=note)
     uncovered = used - held - more
     if uncovered:
         hold.uncovered += uncovered
-        book.uncovered(now, hold.meter, uncovered, idem, hold.id, period)
+        book.uncovered(now, hold.meter, uncovered, hold.id)
+    if hold.kind != SOURCE:
+        hold.granted += used - held
 
 
 def give_back(book: Book, hold: HoldRow, returned: int, now: int) -> None:
     """The total that a holder has given back."""
     amount = min(returned - hold.returned, hold.remaining)
+    unknown = returned - hold.returned - amount
+    hold.granted += unknown
+    hold.returned = returned
     if amount > 0:
-        hold.returned += amount
         book.record(
-            now, RELEASE, hold.meter, 0, f"release:{hold.id}:{hold.returned}",
+            now, RELEASE, hold.meter, 0,
             held=-amount, source=hold.id, period=hold.period,
         )  # fmt: skip
         book.put_back(hold, amount, now)

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from datetime import date
 from os import PathLike
 from typing import Any, TextIO, TypeVar
@@ -19,6 +19,7 @@ from penstock import flows
 from penstock.durations import Duration
 from penstock.quota import export, reading
 from penstock.quota.core import Step
+from penstock.quota.errors import QuotaError
 from penstock.quota.hold import Hold
 from penstock.quota.plans import Plan
 from penstock.quota.quota_store import QuotaStore
@@ -26,7 +27,16 @@ from penstock.quota.reading import PAGE, OpenHold
 from penstock.quota.reconcile import Reconciliation
 from penstock.quota.values import When
 from penstock.quota.verbs import HOLD_LASTS, PRIORITY, TOP_UP, LedgerFlows
-from penstock.quota.views import Account, Balance, Credit, Entry, Period, Settlement, Stock
+from penstock.quota.views import (
+    Account,
+    Balance,
+    Credit,
+    Entry,
+    Period,
+    Settlement,
+    Stock,
+    StockTotals,
+)
 from penstock.stores.base import Store
 
 Result = TypeVar("Result")
@@ -39,7 +49,10 @@ class Ledger(LedgerFlows):
     returned is on the disk. Every verb may be repeated: with the same ``ref``, ``id`` or total,
     nothing is counted twice. `AsyncLedger` is the same for coroutines. Close it when done.
 
-    It connects when it is first used. ``clock`` is for tests: the time is the database's.
+    It connects when it is first used. A database that does not answer for ``deadline`` is
+    `LedgerUnavailable`; a call may have to wait for the one before it, too. `subscribe` to be
+    told when no more than the share ``near_empty`` of a balance is left. ``clock`` is for tests:
+    the time is the database's.
     """
 
     def _run(self, flow: Generator[Step, Any, Result]) -> Result:
@@ -173,8 +186,18 @@ class Ledger(LedgerFlows):
         spent, has given back. The answer says what it has been granted, perhaps less. It stays
         held until it is settled, also after ``lasts``, which only says when to look after it.
         """
-        flow = self._stock(account, meter, id, granted, settled, returned, lasts)
-        return self._run(flow)
+        totals = StockTotals(account, meter, id, granted, settled, returned)
+        return self._run(self._stock(totals, lasts))
+
+    def stock_many(
+        self, totals: Iterable[StockTotals], *, lasts: When = "1h"
+    ) -> list[Stock | QuotaError]:
+        """The same for many stocks, in one transaction: what a holder reports every few seconds.
+
+        The answers come in their order. One that cannot be done, for an account that is not
+        there for example, is its error, and the others are done.
+        """
+        return self._run(self._stock_many(totals, lasts))
 
     def write_off(
         self, account: str, id: str, *, spent: bool = True, who: str = "", note: str = ""
@@ -195,6 +218,10 @@ class Ledger(LedgerFlows):
     def balance(self, account: str) -> Balance:
         """What an account has now: ``ledger.balance("acme")["tokens"].available``."""
         return self._run(self._balance(account))
+
+    def balances(self) -> list[Balance]:
+        """What all accounts have now, by name."""
+        return self._run(self._balances())
 
     def periods(self, account: str, *, meter: str) -> list[Period]:
         """What was used in each period, the oldest first: what an invoice needs."""

@@ -207,7 +207,7 @@ class Adjust(Operation):
             number = book.new_number()
             credit = CreditRow(
                 self.account, number, self.meter, ADJUSTMENT, self.amount, 0, 0, 0, now, NEVER,
-                PRIORITY, 0, idem, SCHEDULED, self.note, self.who,
+                PRIORITY, 0, self.ref, SCHEDULED, self.note, self.who,
             )  # fmt: skip
             book.add_credit(credit, now, ADJUST)
             entry = book.entries[-1]
@@ -215,17 +215,21 @@ class Adjust(Operation):
             books.remember(entry)
             return entry
         entry = book.record(
-            now, ADJUST, self.meter, self.amount, idem, who=self.who, note=self.note
-        )
+            now, ADJUST, self.meter, self.amount, idem,
+            source=self.ref, who=self.who, note=self.note,
+        )  # fmt: skip
         books.remember(entry)
         return entry
 
 
 @dataclass(frozen=True, slots=True)
 class Spend(Operation):
+    """``source`` is the ref if the caller has named it."""
+
     amount: int
     meter: str
     ref: str
+    source: str = ""
     who: str = ""
     note: str = ""
 
@@ -243,7 +247,9 @@ class Spend(Operation):
         passing = HoldRow(self.account, "", self.meter, RESERVATION)
         book.take(passing, self.amount)
         book.use(passing, self.amount)
-        entry = book.spend(now, self.meter, self.amount, idem, who=self.who, note=self.note)
+        entry = book.spend(
+            now, self.meter, self.amount, idem, source=self.source, who=self.who, note=self.note
+        )
         books.remember(entry)
         return entry
 

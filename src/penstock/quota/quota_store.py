@@ -23,7 +23,7 @@ from typing import Any, Self
 from penstock import flows
 from penstock.decision import Decision
 from penstock.durations import Duration, parse_duration
-from penstock.events import Hook, Hooks
+from penstock.events import Hook
 from penstock.limits import Limit
 from penstock.quota.errors import LedgerUnavailable
 from penstock.quota.quota_counters import Fill, Hit, Item, Peek, QuotaCounters, Step, hit_flow
@@ -65,12 +65,11 @@ class QuotaStore(Store):
         self.inner = as_store(store)
         self.on_failure = self.inner.on_failure
         self.can_lease = self.inner.can_lease
-        self._hooks = Hooks()
         self._deadline = parse_duration(deadline, "deadline") / 1e9
         folder = journal_folder(journal, ledger, self.inner)
         seconds = parse_duration(settle, "settle") / 1e9
         origin = origin_of(self.inner)
-        self.stocks = Stocks(ledger, self.inner, folder, origin, seconds, self._hooks)
+        self.stocks = Stocks(ledger, self.inner, folder, origin, seconds)
         self.settling = Settling(self.stocks)
         self._meters: dict[tuple[str, str | None, str], QuotaCounters] = {}
         self._pid = 0
@@ -184,15 +183,15 @@ class QuotaStore(Store):
         self.inner.clear()
 
     def subscribe(self, hook: Hook) -> None:
-        """Call ``hook`` with every event: those of quotas, and those of the store."""
-        self._hooks.add(hook)
+        """Call ``hook`` with every event, of the ledger and of the store."""
+        self.stocks.ledger.subscribe(hook)
         subscribe: Callable[[Hook], None] | None = getattr(self.inner, "subscribe", None)
         if subscribe is not None:
             subscribe(hook)
 
     def unsubscribe(self, hook: Hook) -> None:
         """Stop calling ``hook``."""
-        self._hooks.remove(hook)
+        self.stocks.ledger.unsubscribe(hook)
         unsubscribe: Callable[[Hook], None] | None = getattr(self.inner, "unsubscribe", None)
         if unsubscribe is not None:
             unsubscribe(hook)

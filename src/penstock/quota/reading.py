@@ -57,6 +57,22 @@ def balance(account: str, clock: Clock | None) -> Callable[[Snapshot], Balance]:
     return read
 
 
+def balances(clock: Clock | None) -> Callable[[Snapshot], list[Balance]]:
+    def read(snapshot: Snapshot) -> list[Balance]:
+        """Of all accounts, some at a time."""
+        now = clock.now() if clock is not None else snapshot.now()
+        names = [row[0] for row in snapshot.query("SELECT id FROM penstock_account ORDER BY id")]
+        found = []
+        for start in range(0, len(names), PAGE):
+            page = names[start : start + PAGE]
+            books = BookSet()
+            books.load(snapshot, Wanted(set(page)), now, needs_plans=False)
+            found += [balance_view(book, now) for name in page if (book := books.find(name))]
+        return found
+
+    return read
+
+
 def entries(
     account: str | None, meter: str | None, after: int, limit: int
 ) -> Callable[[Snapshot], list[EntryRow]]:

@@ -20,6 +20,8 @@ _ENTRY = "SELECT account, meter, sum({}) FROM penstock_entry WHERE {} GROUP BY a
 _BALANCE = "SELECT account, meter, {} FROM penstock_balance"
 _CREDIT = "SELECT account, meter, sum({}) FROM penstock_credit WHERE {} GROUP BY account, meter"
 _NOT_UNCOVERED = "kind <> 'uncovered'"
+# Of sources. Those of `spend` have a name.
+_SETTLED = "substr(idem, 1, 6) <> 'spend:'"
 
 COMPARISONS: list[tuple[str, str, str]] = [
     (
@@ -52,21 +54,20 @@ COMPARISONS: list[tuple[str, str, str]] = [
     (
         "entries and sources: settled",
         "SELECT account, source, sum(-amount) FROM penstock_entry"
-        " WHERE source <> '' AND kind IN ('spend', 'uncovered') GROUP BY account, source",
+        f" WHERE {_SETTLED} AND kind IN ('spend', 'uncovered') GROUP BY account, source",
         "SELECT account, id, settled FROM penstock_hold",
     ),
     (
         "entries and sources: held",
         "SELECT account, source, sum(held) FROM penstock_entry"
-        " WHERE kind IN ('hold', 'release', 'spend') AND source <> '' GROUP BY account, source",
+        f" WHERE kind IN ('hold', 'release', 'spend') AND {_SETTLED} GROUP BY account, source",
         "SELECT account, id, remaining FROM penstock_hold",
     ),
     (
-        "sources: granted less returned, and held or settled",
-        "SELECT account, id, granted - returned FROM penstock_hold WHERE kind <> 'source'",
-        "SELECT h.account, h.id, h.remaining + coalesce((SELECT sum(-e.held) FROM penstock_entry e"
-        " WHERE e.account = h.account AND e.source = h.id AND e.kind = 'spend'), 0)"
-        " FROM penstock_hold h WHERE h.kind <> 'source'",
+        "sources: granted, and held, settled or returned",
+        "SELECT account, id, granted FROM penstock_hold WHERE kind <> 'source'",
+        "SELECT account, id, remaining + settled + returned FROM penstock_hold"
+        " WHERE kind <> 'source'",
     ),
     (
         "entries and periods: used",
@@ -79,6 +80,15 @@ COMPARISONS: list[tuple[str, str, str]] = [
         "SELECT account, meter || ' ' || CAST(period AS TEXT), sum(-amount) FROM penstock_entry"
         " WHERE kind = 'uncovered' AND period <> 0 GROUP BY account, meter, period",
         "SELECT account, meter || ' ' || CAST(starts AS TEXT), uncovered FROM penstock_period",
+    ),
+    (
+        "units that a period used after the next one had begun",
+        "SELECT account, meter || ' ' || CAST(period AS TEXT), sum(free) FROM"
+        " (SELECT account, meter, period, CASE WHEN kind = 'spend' THEN held - amount ELSE 0 END"
+        " AS free, max(CASE WHEN kind = 'grant' THEN period ELSE 0 END)"
+        " OVER (PARTITION BY account, meter ORDER BY seq) AS running FROM penstock_entry) AS e"
+        " WHERE free > 0 AND period < running AND period <> 0 GROUP BY account, meter, period",
+        "SELECT account, meter, 0 FROM penstock_balance",
     ),
     (
         "numbers of entries, without gaps",

@@ -133,7 +133,7 @@ def release(book: Book, hold: HoldRow, now: int, who: str = "", note: str = "") 
     hold.returned += left
     if left:
         book.record(
-            now, RELEASE, hold.meter, 0, f"release:{hold.id}:{hold.returned}",
+            now, RELEASE, hold.meter, 0,
             held=-left, source=hold.id, who=who, note=note, period=hold.period,
         )  # fmt: skip
         book.put_back(hold, left, now)

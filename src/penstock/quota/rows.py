@@ -7,6 +7,7 @@ the modules above it only, inside of one transaction; `views.py` has what caller
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 # Later than every time. Sorts and compares without special cases.
 NEVER = 2**63 - 1
@@ -33,7 +34,14 @@ OVERDRAFT = 0
 
 
 @dataclass(slots=True)
-class AccountRow:
+class Row:
+    """``saved`` is the row as the database has it, as a tuple; None if it does not have it."""
+
+    saved: tuple[Any, ...] | None = field(default=None, init=False, repr=False, compare=False)
+
+
+@dataclass(slots=True)
+class AccountRow(Row):
     """``credits`` numbers the account's credits. Nothing happens by itself before ``due``."""
 
     id: str
@@ -49,7 +57,7 @@ class AccountRow:
 
 
 @dataclass(slots=True)
-class BalanceRow:
+class BalanceRow(Row):
     """What an account has of one meter.
 
     ``granted`` is without what has expired. ``debt`` is the part of ``spent``, ``debt_held`` the
@@ -71,7 +79,7 @@ class BalanceRow:
 
 
 @dataclass(slots=True)
-class CreditRow:
+class CreditRow(Row):
     """Units that were granted. ``gone`` are those that expired or were taken away."""
 
     account: str
@@ -102,7 +110,7 @@ class CreditRow:
 
 
 @dataclass(slots=True)
-class PeriodRow:
+class PeriodRow(Row):
     """A period of a meter: what the plan allows in it, and what was used in it."""
 
     account: str
@@ -118,11 +126,12 @@ class PeriodRow:
 
 
 @dataclass(slots=True)
-class HoldRow:
+class HoldRow(Row):
     """Units that are set aside for a source, and its cumulative totals.
 
     ``granted``, ``settled`` and ``returned`` only grow. ``remaining`` is what is still held:
-    the sum of ``parts``, which are numbers of credits and units.
+    the sum of ``parts``, which are numbers of credits and units. Except for sources, to which
+    nothing is granted, ``granted = settled + returned + remaining``.
     """
 
     account: str
@@ -147,7 +156,7 @@ class EntryRow:
 
     ``amount`` is the change of what the account has, ``held`` the change of what is held.
     ``period`` is the start of the meter's period, 0 without one. ``idem`` is unique in the
-    account.
+    account, or empty: an entry of a hold or source is unique by the totals in its row.
     """
 
     account: str

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.errors import StoreError
-from penstock.events import QuotaUsed
 from penstock.limit_options import MOST_UNITS
 from penstock.quota import stock_row
 from penstock.quota.errors import UnknownAccount
@@ -193,13 +192,6 @@ class Settling:
             known = stocks.numbers.find(key.meter, key.account)
             if known is not None and known.report is not None:
                 known.report = outcome
-            for percent in outcome.crossed:
-                stocks.hooks.emit(
-                    QuotaUsed(
-                        stocks.ledger.name, key.account, key.meter, percent,
-                        max(0, outcome.remaining),
-                    )
-                )  # fmt: skip
 
 
 def _settle(

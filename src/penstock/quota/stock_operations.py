@@ -29,8 +29,6 @@ from penstock.quota.values import check_anchor
 
 # A stock that nobody has reported about for so long is listed by `reconcile`.
 LASTS = DAY
-# Shares of what an account had for a period, in percent: when one is used, an event says so.
-THRESHOLDS = (80, 95, 100)
 # Of what is left, the least and the most that a stock takes at once, if it needs no more.
 _LEAST_PART, _MOST_PART = 100, 10
 _LEAST_UNITS = 1000
@@ -55,7 +53,7 @@ class StockReport:
     """An account and a stock of it after an operation.
 
     ``available`` is what the ledger has beside all stocks. ``amount`` is what the plan grants in
-    ``unit``, which ends at ``ends``. ``crossed`` are the thresholds that the operation crossed.
+    ``unit``, which ends at ``ends``.
     """
 
     granted: int
@@ -66,7 +64,6 @@ class StockReport:
     amount: int
     unit: str | None
     ends: int
-    crossed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +108,7 @@ class FillStock(Operation):
         if more:
             hold.granted += more
             book.take(hold, more)
-            book.record(
-                now, HOLD, meter, 0, f"hold:{hold.id}:{hold.granted}",
-                held=more, source=hold.id, period=hold.period,
-            )  # fmt: skip
+            book.record(now, HOLD, meter, 0, held=more, source=hold.id, period=hold.period)
         return _report(book, hold, grows)
 
 
@@ -157,16 +151,13 @@ class SettlePart(Operation):
             part.open = int(not self.final)
             parts.uncovered += 1 if part.open else -1
         used = parts.granted - parts.returned
-        before = _used_share(book, meter)
         if used > hold.settled:
             settle(book, hold, used, now)
-        after = _used_share(book, meter)
         hold.expires = now + LASTS
         if self.close and hold.open and not parts.uncovered:
             self._close(book, books, hold, used, now)
             parts.open = 0
-        crossed = tuple([share for share in THRESHOLDS if before < share <= after])
-        return _report(book, hold, bool(hold.open), crossed)
+        return _report(book, hold, bool(hold.open))
 
     def _close(self, book: Book, books: Books, hold: HoldRow, used: int, now: int) -> None:
         release(book, hold, now)
@@ -219,15 +210,7 @@ def _balance(book: Book, meter: str) -> BalanceRow:
     return book.balances.get(meter) or BalanceRow(book.account.id, meter)
 
 
-def _used_share(book: Book, meter: str) -> int:
-    """Of what the account had for this period, the share that is used, in percent."""
-    balance, period = _balance(book, meter), book.periods.get(meter)
-    used = period.spent if period is not None else balance.spent
-    left = max(0, balance.granted + balance.overdraft - balance.spent)
-    return 100 * used // (used + left) if used else 0
-
-
-def _report(book: Book, hold: HoldRow, grows: bool, crossed: tuple[int, ...] = ()) -> StockReport:
+def _report(book: Book, hold: HoldRow, grows: bool) -> StockReport:
     balance, period = _balance(book, hold.meter), book.periods.get(hold.meter)
     return StockReport(
         hold.granted,
@@ -238,5 +221,4 @@ def _report(book: Book, hold: HoldRow, grows: bool, crossed: tuple[int, ...] = (
         period.amount if period is not None else balance.granted,
         period.unit if period is not None else None,
         period.ends if period is not None else NEVER,
-        crossed,
     )

@@ -26,11 +26,10 @@ from typing import Any, NamedTuple
 
 from penstock import flows
 from penstock.errors import StoreError
-from penstock.events import Hooks
 from penstock.limit_options import MOST_UNITS
 from penstock.limits import stock_limit
 from penstock.quota import stock_row
-from penstock.quota.core import Write
+from penstock.quota.core import WriteMany
 from penstock.quota.errors import LedgerUnavailable, QuotaError, UnknownAccount, UnknownPlan
 from penstock.quota.journal import Journal, StockKey, Totals
 from penstock.quota.operations import Operation
@@ -38,7 +37,6 @@ from penstock.quota.rows import NEVER
 from penstock.quota.stock_numbers import ASK_AGAIN, Known, StockNumbers
 from penstock.quota.stock_operations import FillStock, SettlePart, StockReport, stock_id
 from penstock.quota.verbs import LedgerFlows
-from penstock.quota.worker import ThreadCall
 from penstock.stores.base import Counters, Store
 
 logger = logging.getLogger("penstock.quota")
@@ -75,14 +73,12 @@ class Stocks:
         folder: Path,
         origin: str,
         settle: float,
-        hooks: Hooks,
     ) -> None:
         self.ledger = ledger
         self.store = store
         self.folder = folder
         self.origin = origin
         self.settle = settle  # seconds
-        self.hooks = hooks
         self.numbers = StockNumbers()
         self.ledger_up = True
         # Called from any thread when the ledger begins to answer or stops, with the reason.
@@ -157,23 +153,13 @@ class Stocks:
 
     def do(self, operations: Sequence[Operation]) -> list[Any]:
         """Have the ledger do them, in one transaction if it can; a result or an error for each."""
-        core = self.ledger._core
         try:
             self._define()
-            calls = [ThreadCall(Write(operation)) for operation in operations]
-            for call in calls:
-                core._worker(call.what).submit(call)
+            outcomes: list[Any] = self.ledger._core.do(WriteMany(operations))
         except QuotaError as error:
             self._ledger_is(error)
             return [error] * len(operations)
-        outcomes: list[Any] = []
-        for call in calls:
-            try:
-                outcomes.append(call.wait())
-            except Exception as error:
-                outcomes.append(error)
-        failed = next((each for each in outcomes if isinstance(each, LedgerUnavailable)), None)
-        self._ledger_is(failed)
+        self._ledger_is(None)
         return outcomes
 
     def _define(self) -> None:

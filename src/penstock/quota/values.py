@@ -27,6 +27,12 @@ def check_name(name: object, what: str) -> str:
     """An account, a meter, a plan or a ref: some printable text."""
     if not isinstance(name, str):
         raise InvalidQuota(f"{what} is a str, not {name!r:.100}")
+    return _check_text(name, what)
+
+
+# Mostly the same ones: accounts, meters, ids of stocks.
+@lru_cache(maxsize=8192)
+def _check_text(name: str, what: str) -> str:
     if not name or len(name) > _LONGEST_NAME:
         raise InvalidQuota(f"{what} has 1 to {_LONGEST_NAME} characters, not {len(name)}")
     if not name.isprintable() or name != name.strip():
@@ -62,6 +68,11 @@ def check_change(amount: object) -> int:
             f"an adjustment is a whole number other than 0, at most {MOST:,}, not {amount!r:.100}"
         )
     return amount
+
+
+def check_deadline(deadline: object) -> float:
+    """In seconds."""
+    return _duration(deadline, "deadline") / SECOND  # type: ignore[arg-type]  # checked by it
 
 
 @lru_cache(maxsize=1024)
@@ -131,7 +142,17 @@ def instant_of(when: When, now: int, tz: str, what: str) -> int:
         return nanoseconds(when)
     if isinstance(when, date):
         return start_of_day(datetime(when.year, when.month, when.day), zone_of(tz))
+    if isinstance(when, str):
+        return now + _duration_of(when, what)
+    return now + _duration(when, what)
+
+
+def _duration(duration: Duration, what: str) -> int:
     try:
-        return now + parse_duration(when, what)
+        return parse_duration(duration, what)
     except LimitError as error:
         raise InvalidQuota(str(error)) from None
+
+
+# A caller uses the same few all the time.
+_duration_of = lru_cache(maxsize=256)(_duration)

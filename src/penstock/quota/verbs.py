@@ -8,17 +8,20 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from penstock.clock import Clock
+from penstock.durations import Duration
+from penstock.events import Hook, Hooks
 from penstock.quota import hold_operations as hold_op
 from penstock.quota import operations as op
 from penstock.quota import reading
-from penstock.quota.core import Core, Read, Step, Write
+from penstock.quota.core import Core, Read, Step, Write, WriteMany
 from penstock.quota.databases.base import Snapshot
 from penstock.quota.databases.url import database_from_url
 from penstock.quota.errors import InvalidQuota, QuotaError
+from penstock.quota.near_empty import NEAR_EMPTY, Watch, check_share
 from penstock.quota.plan_change import NEXT_PERIOD, NOW, PRIORITY
 from penstock.quota.plans import Plan, read_plans
 from penstock.quota.reconcile import reconcile
@@ -28,6 +31,7 @@ from penstock.quota.values import (
     check_amount,
     check_anchor,
     check_change,
+    check_deadline,
     check_name,
     check_note,
     check_zone,
@@ -39,22 +43,35 @@ from penstock.quota.views import (
     Entry,
     Settlement,
     Stock,
+    StockTotals,
     entry_view,
 )
 from penstock.stores.base import check_clock
 
 # How long a hold lasts that is never settled.
 HOLD_LASTS = "15m"
+# How many seconds it may take to read the whole ledger, whatever the deadline.
+_READ_ALL_LASTS = 3600.0
 
 
 class LedgerFlows:
     """What both ledgers share."""
 
     def __init__(
-        self, url: str, *, plans: Mapping[str, Any] | None = None, clock: Clock | None = None
+        self,
+        url: str,
+        *,
+        plans: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        deadline: Duration = "10s",
+        near_empty: float = NEAR_EMPTY,
     ) -> None:
         definitions = read_plans(plans) if plans is not None else {}
-        self._core = Core(database_from_url(url), check_clock(clock))
+        seconds = check_deadline(deadline)
+        database = database_from_url(url, seconds)
+        self._hooks = Hooks()
+        watch = Watch(self._hooks, check_share(near_empty), database.name)
+        self._core = Core(database, check_clock(clock), seconds, watch)
         self._undefined: dict[str, str] = {
             name: json.dumps(plan.definition()) for name, plan in definitions.items()
         }
@@ -67,15 +84,29 @@ class LedgerFlows:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
+    def subscribe(self, hook: Hook) -> None:
+        """Call ``hook`` with every event: `QuotaNearEmpty`, once for each time that it happens.
+
+        It is called by the thread that writes, after the change is on the disk and before the
+        verb returns, so it must be fast.
+        """
+        self._hooks.add(hook)
+
+    def unsubscribe(self, hook: Hook) -> None:
+        """Stop calling ``hook``."""
+        self._hooks.remove(hook)
+
     # Flows ---------------------------------------------------------------------------------
 
     def _write(self, operation: op.Operation) -> Generator[Step, Any, Any]:
         yield from self._define()
         return (yield Write(operation))
 
-    def _read(self, function: Callable[[Snapshot], Any]) -> Generator[Step, Any, Any]:
+    def _read(
+        self, function: Callable[[Snapshot], Any], lasts: float = 0.0
+    ) -> Generator[Step, Any, Any]:
         yield from self._define()
-        return (yield Read(function))
+        return (yield Read(function, lasts))
 
     def _define(self) -> Generator[Step, Any, None]:
         """The plans that the ledger was made with are written down before anything else."""
@@ -146,7 +177,7 @@ class LedgerFlows:
         # With a name of its own, it can be repeated if the connection is lost.
         name = check_name(ref, "ref") if ref is not None else uuid.uuid4().hex
         operation = op.Spend(
-            _account(account), check_amount(amount), _meter(meter), name,
+            _account(account), check_amount(amount), _meter(meter), name, ref or "",
             check_note(who, "who"), check_note(note),
         )  # fmt: skip
         return entry_view((yield from self._write(operation)))
@@ -183,17 +214,17 @@ class LedgerFlows:
         settlement: Settlement = yield from self._write(operation)
         return settlement
 
-    def _stock(
-        self, account: str, meter: str, id: str, granted: int, settled: int, returned: int,
-        lasts: When,
-    ) -> Generator[Step, Any, Stock]:  # fmt: skip
-        operation = hold_op.TakeHold(
-            _account(account), _meter(meter), check_name(id, "id"),
-            check_amount(granted, "granted", 0), STOCK, lasts, 0,
-            check_amount(settled, "settled", 0), check_amount(returned, "returned", 0),
-        )  # fmt: skip
-        stock: Stock = yield from self._write(operation)
+    def _stock(self, totals: StockTotals, lasts: When) -> Generator[Step, Any, Stock]:
+        stock: Stock = yield from self._write(_stock_operation(totals, lasts))
         return stock
+
+    def _stock_many(
+        self, totals: Iterable[StockTotals], lasts: When
+    ) -> Generator[Step, Any, list[Stock | QuotaError]]:
+        operations = [_stock_operation(one, lasts) for one in totals]
+        yield from self._define()
+        stocks: list[Stock | QuotaError] = yield WriteMany(operations)
+        return stocks
 
     def _write_off(
         self, account: str, id: str, spent: bool, who: str, note: str
@@ -210,6 +241,11 @@ class LedgerFlows:
         balance: Balance = yield from self._read(function)
         return balance
 
+    def _balances(self) -> Generator[Step, Any, list[Balance]]:
+        function = reading.balances(self._core.clock)
+        balances: list[Balance] = yield from self._read(function, _READ_ALL_LASTS)
+        return balances
+
     def _entries(
         self, account: str | None, meter: str | None, after: int, limit: int
     ) -> Generator[Step, Any, list[Entry]]:
@@ -222,7 +258,24 @@ class LedgerFlows:
         return [entry_view(row) for row in rows]
 
     def _reconcile(self) -> Generator[Step, Any, Any]:
-        return (yield from self._read(reconcile(self._core.clock)))
+        return (yield from self._read(reconcile(self._core.clock), _READ_ALL_LASTS))
+
+
+def _stock_operation(totals: StockTotals, lasts: When) -> hold_op.TakeHold:
+    if not isinstance(totals, StockTotals):
+        raise InvalidQuota(f"stock_many takes StockTotals(account, ...), not {totals!r:.100}")
+    granted = check_amount(totals.granted, "granted", 0)
+    settled = check_amount(totals.settled, "settled", 0)
+    returned = check_amount(totals.returned, "returned", 0)
+    if settled + returned > granted:
+        raise InvalidQuota(
+            f"settled and returned are parts of granted: {settled:,} + {returned:,} is more"
+            f" than {granted:,}; a holder that has used more asks for at least their sum"
+        )
+    return hold_op.TakeHold(
+        _account(totals.account), _meter(totals.meter), check_name(totals.id, "id"), granted,
+        STOCK, lasts, 0, settled, returned,
+    )  # fmt: skip
 
 
 def _account(account: object) -> str:

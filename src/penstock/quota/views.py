@@ -10,6 +10,7 @@ from penstock.quota.book import Book
 from penstock.quota.rows import (
     LIVE,
     NEVER,
+    PLAN,
     SCHEDULED,
     AccountRow,
     CreditRow,
@@ -150,6 +151,18 @@ class Stock:
     open: bool
 
 
+@dataclass(frozen=True, slots=True)
+class StockTotals:
+    """What the holder of a stock reports: see `Ledger.stock`."""
+
+    account: str
+    meter: str
+    id: str
+    granted: int
+    settled: int = 0
+    returned: int = 0
+
+
 def stock_view(row: HoldRow) -> Stock:
     return Stock(
         row.id, row.account, row.meter, row.granted, row.settled, row.returned, row.uncovered,
@@ -216,13 +229,26 @@ def _meter_view(book: Book, meter: str, now: int) -> MeterBalance:
         balance.plan_overdraft,
         period_view(period, tz) if period is not None else None,
         tuple(credit_view(credit, tz) for credit in credits),
-        _runs_out(period, available, now, tz),
+        moment(ends, tz) if (ends := runs_out(book, meter, now)) is not None else None,
     )
 
 
-def _runs_out(period: PeriodRow | None, available: int, now: int, tz: str) -> datetime | None:
-    """When the available units end at the pace of this period so far."""
-    if period is None or not period.spent or now <= period.starts:
+def runs_out(book: Book, meter: str, now: int) -> int | None:
+    """When the available units end, at the pace of this period so far; None if not in it.
+
+    The pace counts from the opening of the account, or from the plan's first units, if the period
+    had begun before.
+    """
+    period = book.periods.get(meter)
+    if period is None or not period.spent:
         return None
-    instant = now + available * (now - period.starts) // period.spent
-    return moment(instant, tz) if instant < period.ends else None
+    granted = [
+        credit.starts
+        for credit in book.live(meter)
+        if credit.kind == PLAN and credit.ends == period.ends
+    ]
+    began = max(period.starts, book.account.opened, min(granted, default=0))
+    if now <= began:
+        return None
+    instant = now + book.available(meter) * (now - began) // period.spent
+    return instant if instant < period.ends else None

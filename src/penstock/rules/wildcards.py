@@ -13,8 +13,8 @@ those with a ``*`` at both ends are tried one by one::
     3  /api/users/       prefixes of it themselves: each row knows the next shorter one
 
 To add a kind of pattern: `Step.is_wildcard` (model.py) says which values are patterns, `Pattern`
-here which values fit, `_check_hidden` (reading/levels.py) which rules another one hides, and
-reading/keywords.py has the help text.
+here which values fit (`takes` in deciding/overrides.py asks it for overrides), `_check_hidden`
+(reading/levels.py) which rules another one hides, and reading/keywords.py has the help text.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.admin.commands import Answer, done, failed
 from penstock.errors import PenstockError
-from penstock.events import Event, QuotaUsed
+from penstock.events import Event, QuotaNearEmpty
 from penstock.metrics import Snapshot, Webhook
 from penstock.quota import LedgerUnavailable, QuotaStore, UnknownAccount
 from penstock.quota.async_ledger import AsyncLedger
@@ -41,8 +41,8 @@ class WorkerQuotas:
             raise SettingsError(f"ledger: {error}") from None
         self._health = health
         self._webhook = Webhook(settings.webhook) if settings.webhook else None
-        self._used: dict[int, int] = {}
-        self.store.subscribe(self._on_event)
+        self._near_empty = 0
+        self.ledger.subscribe(self._on_event)
         self.store.stocks.on_ledger = self._on_ledger
 
     async def start(self) -> None:
@@ -59,13 +59,12 @@ class WorkerQuotas:
         self._health.set(LEDGER, up, reason)
 
     def _on_event(self, event: Event) -> None:
-        if not isinstance(event, QuotaUsed):
+        if not isinstance(event, QuotaNearEmpty):
             return
-        self._used[event.percent] = self._used.get(event.percent, 0) + 1
+        self._near_empty += 1
         logger.warning(
-            "%s has used %d %% of its %s: %d left",
-            event.account, event.percent, event.meter, event.remaining,
-        )  # fmt: skip
+            "%s has %d of %d %s left", event.account, event.remaining, event.amount, event.meter
+        )
         if self._webhook is not None:
             self._webhook(event)
 
@@ -90,8 +89,7 @@ class WorkerQuotas:
             out.set("penstock_quota_returned_units_total", (meter,), units)
         for outcome, count in settling.outcomes.items():
             out.set("penstock_quota_settlements_total", (outcome,), count)
-        for percent, count in self._used.copy().items():
-            out.set("penstock_quota_thresholds_total", (str(percent),), count)
+        out.set("penstock_quota_near_empty_total", (), self._near_empty)
 
     async def balance(self, account: str) -> Answer:
         """For the admin API: what an account has, and when it runs out."""

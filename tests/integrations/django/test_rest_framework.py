@@ -340,7 +340,7 @@ def test_function_views_and_the_decorator() -> None:
     @throttle_classes([Page])
     @limit("1/minute", name="inner")
     def view(request: Any) -> Response:
-        return Response({"left": request.penstock.told[0][1].remaining})
+        return Response({"left": request.penstock.named_decisions[0][1].remaining})
 
     with site([path("", view)], {"fields": "both"}):  # the middleware tells of both
         first, second = [Client().get("/") for _ in range(2)]

@@ -116,7 +116,7 @@ def with_fields(message: Message, applied: AppliedLimits) -> Message:
 def fields_in_bytes(applied: AppliedLimits) -> list[tuple[bytes, bytes]]:
     """`fields_of` in the form of ASGI, with a fast path for a single limit."""
     checkpoint, outcome = applied[0]
-    decisions = outcome.told
+    decisions = outcome.named_decisions
     if len(applied) > 1 or len(decisions) != 1 or checkpoint.fields != BOTH:
         return encoded(fields_of(applied))
     name, decision = decisions[0]

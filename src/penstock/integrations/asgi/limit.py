@@ -128,7 +128,7 @@ class PenstockMiddleware:
             return
         headers = encoded(self._checkpoint.headers(outcome))
         await send({"type": "websocket.accept", "headers": headers})
-        after = retry_after(outcome.told)
+        after = retry_after(outcome.named_decisions)
         reason = "Rate limit exceeded" if after is None else f"Rate limit exceeded: {after} s"
         if outcome.final:
             reason = "Forbidden" if outcome.denied else "Ambiguous path"

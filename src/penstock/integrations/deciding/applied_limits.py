@@ -29,9 +29,9 @@ def fields_of(applied: AppliedLimits) -> list[Header]:
     if not applied:
         return []
     checkpoint, outcome = applied[0]
-    decisions = outcome.told
+    decisions = outcome.named_decisions
     if len(applied) > 1:
-        decisions = [each for _, outcome in applied for each in outcome.told]
+        decisions = [each for _, outcome in applied for each in outcome.named_decisions]
     return fields(decisions, checkpoint.now(), checkpoint.fields)
 
 

@@ -32,7 +32,7 @@ class Exceeded(Outcome):
         self._decision = named_decision(error)
 
     @property
-    def told(self) -> Sequence[NamedDecision]:
+    def named_decisions(self) -> Sequence[NamedDecision]:
         return (self._decision,)
 
 

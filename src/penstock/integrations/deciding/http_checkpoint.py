@@ -207,11 +207,13 @@ class HttpCheckpoint(Checkpoint[Request]):
             return responses.unavailable(503, "Rate limits cannot be checked", 1, accept)
         if isinstance(outcome, Unclear):
             return responses.bad_request(outcome.error, accept)
-        return responses.refusal(outcome.told, self.now(), self.fields, accept, outcome.denied)
+        return responses.refusal(
+            outcome.named_decisions, self.now(), self.fields, accept, outcome.denied
+        )
 
     def headers(self, outcome: Outcome) -> list[responses.Header]:
         """For the response to a request that went ahead."""
-        return responses.fields(outcome.told, self.now(), self.fields)
+        return responses.fields(outcome.named_decisions, self.now(), self.fields)
 
     def now(self) -> float:
         """Seconds since 1970."""

@@ -27,7 +27,7 @@ class Outcome:
 
     - ``allowed``: the answer, also as the truth value
     - ``shadow``: it would have been refused
-    - ``told``: the name and the `Decision` of every limit that was checked
+    - ``named_decisions``: the name and the `Decision` of every limit that was checked
     - ``key``: the key that was counted
     - ``returned``: what was taken was given back
     """
@@ -44,7 +44,7 @@ class Outcome:
         return self.allowed
 
     @property
-    def told(self) -> Sequence[NamedDecision]:
+    def named_decisions(self) -> Sequence[NamedDecision]:
         return ()
 
     @property
@@ -70,7 +70,7 @@ class Outcome:
         return self._settle(self._refunds(), asynchronous, peek=False)
 
     def withdraw(self, asynchronous: bool) -> Awaitable[Any] | None:
-        """`give_back` because another limit refused; ``told`` is updated."""
+        """`give_back` because another limit refused; ``named_decisions`` is updated."""
         return self._settle([*self._refunds(), *self._releases()], asynchronous, peek=True)
 
     def release(self, asynchronous: bool) -> Awaitable[Any] | None:
@@ -88,10 +88,10 @@ class Outcome:
         return ()
 
     def _peek(self) -> None:
-        """Update ``told``."""
+        """Update ``named_decisions``."""
 
     async def _peek_async(self) -> None:
-        """Update ``told``."""
+        """Update ``named_decisions``."""
 
     def _settle(
         self, steps: Sequence[CallCounters], asynchronous: bool, peek: bool
@@ -188,7 +188,7 @@ class FromLimits(Outcome):
         self._undecided = undecided  # what to do when it is known whether the request counts
 
     @property
-    def told(self) -> Sequence[NamedDecision]:
+    def named_decisions(self) -> Sequence[NamedDecision]:
         if len(self.decisions) == 1:
             return ((self._counted[0][0], self.decisions[0]),)
         return [(n, d) for (n, _), d in zip(self._counted, self.decisions, strict=True)]
@@ -266,7 +266,7 @@ class FromGate(Outcome):
         self.verdict = verdict
 
     @property
-    def told(self) -> Sequence[NamedDecision]:
+    def named_decisions(self) -> Sequence[NamedDecision]:
         return self.verdict.named_decisions()
 
     @property

@@ -79,7 +79,9 @@ class Refusals:
                     location = _as_header((yield from value(self._defer(deferred))))
                 if location is not None:
                     now = checkpoint.now()
-                    return responses.deferred(location, outcome.told, now, checkpoint.fields)
+                    return responses.deferred(
+                        location, outcome.named_decisions, now, checkpoint.fields
+                    )
         return checkpoint.answer(outcome, request)
 
 

@@ -151,7 +151,7 @@ class PenstockThrottle(BaseThrottle):  # type: ignore[misc]  # REST framework ha
         """Seconds until the same request would pass, exactly; None if no waiting helps."""
         if self._outcome is None:
             return None
-        waits = [d.retry_after for _, d in self._outcome.told if not d.allowed]
+        waits = [d.retry_after for _, d in self._outcome.named_decisions if not d.allowed]
         known = [each for each in waits if each is not None]
         return max(known) if known and len(known) == len(waits) else None
 

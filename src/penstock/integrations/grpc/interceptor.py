@@ -179,7 +179,7 @@ class Interceptor:
         """Give back what interceptors before this one took, as they let the call pass."""
         for watched in limits_of(context):
             yield from value(watched.outcome.withdraw(self.asynchronous))
-            watched.replace_fields(trailers.fields(watched.outcome.told))
+            watched.replace_fields(trailers.fields(watched.outcome.named_decisions))
 
     def settle(self, outcome: Outcome, status: Status) -> Flow[None]:
         """Give back what need not be counted. The call has ended, so errors are only logged."""
@@ -256,7 +256,9 @@ class ActiveCall:
         self.context = self._context = context
         self._watched: Watched | None = None
         if outcome is not None:
-            self._watched = self.context = Watched(context, trailers.fields(outcome.told), outcome)
+            self._watched = self.context = Watched(
+                context, trailers.fields(outcome.named_decisions), outcome
+            )
 
     def trailing(self) -> Sequence[Any]:
         """The trailing metadata of the refusal, after what other interceptors have set."""

@@ -109,7 +109,7 @@ def to_outcome(outcome: Outcome) -> Refusal:
     """For an outcome that is not allowed."""
     if isinstance(outcome, Undecided):
         return UNAVAILABLE
-    return DENIED if outcome.denied else refusal(outcome.told)
+    return DENIED if outcome.denied else refusal(outcome.named_decisions)
 
 
 def to_error(error: BaseException | None) -> Refusal | None:

@@ -49,7 +49,8 @@ class Loaded:
 class Changes:
     """Rows to insert and rows to update, as tuples, by table name; and entries to append.
 
-    Of ``hot_updates``, only the key and the hot columns have changed.
+    In those to update, the key comes last. Of ``hot_updates``, only the hot columns have changed,
+    and are there.
     """
 
     inserts: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
@@ -105,20 +106,23 @@ class Transaction(Snapshot, Protocol):
 
 
 class Database(Protocol):
-    """One database. `writing` and `reading` are used by one thread each."""
+    """One database. `writing` and `reading` are used by one thread each.
+
+    ``until`` is when to give up, by `time.monotonic`.
+    """
 
     @property
     def name(self) -> str:
         """Where it is, without secrets."""
 
-    def writing(self) -> AbstractContextManager[Transaction]:
+    def writing(self, until: float) -> AbstractContextManager[Transaction]:
         """A transaction: committed at the end of the block, undone if it raises.
 
         Connects, and brings the tables up to date, when it is first used. Raises `Conflict` or
         `Interrupted`, `LedgerUnavailable` if there is no connection, and `LedgerVersion`.
         """
 
-    def reading(self) -> AbstractContextManager[Snapshot]:
+    def reading(self, until: float) -> AbstractContextManager[Snapshot]:
         """The ledger at one moment."""
 
     def close_writer(self) -> None:

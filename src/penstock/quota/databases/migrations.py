@@ -141,10 +141,64 @@ def _statements(text: str) -> list[str]:
 
 
 _VERSION_TABLE = "CREATE TABLE penstock_schema (version BIGINT NOT NULL)"
+
+# Version 2. What a holder has used or given back beyond what it was granted counts as granted.
+_HOLDS_ADD_UP = """UPDATE penstock_hold SET granted = settled + returned + remaining
+    WHERE kind <> 'source'"""
+# Entries of holds and sources need no name: the totals in their rows only grow. An index of names
+# for them would be the largest part of what a settlement writes.
+_NAMED_ENTRIES = """CREATE UNIQUE INDEX penstock_entry_idem ON penstock_entry (account, idem)
+    WHERE idem <> ''"""
+# In SQLite, REPLACE deletes rows without firing a trigger of deletes. So an insert is refused that
+# would replace an entry: by its number, which is also the row's own now, or by its name.
+_ENTRY_COLUMNS = "account, meter, period, kind, amount, held, source, idem, at, who, note, seq"
+_SQLITE_ENTRIES = [
+    "DROP INDEX penstock_entry_of_account",
+    *(f"DROP TRIGGER penstock_entry_{verb}" for verb in ("update", "delete")),
+    "ALTER TABLE penstock_entry RENAME TO penstock_entry_before",
+    """CREATE TABLE penstock_entry (
+    account TEXT NOT NULL REFERENCES penstock_account,
+    meter TEXT NOT NULL,
+    period BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    amount BIGINT NOT NULL,
+    held BIGINT NOT NULL,
+    source TEXT NOT NULL,
+    idem TEXT NOT NULL,
+    at BIGINT NOT NULL,
+    who TEXT NOT NULL,
+    note TEXT NOT NULL,
+    seq INTEGER PRIMARY KEY
+)""",
+    f"INSERT INTO penstock_entry ({_ENTRY_COLUMNS})"
+    f" SELECT {_ENTRY_COLUMNS} FROM penstock_entry_before ORDER BY seq",
+    "DROP TABLE penstock_entry_before",
+    "CREATE INDEX penstock_entry_of_account ON penstock_entry (account)",
+    _NAMED_ENTRIES,
+    *_SQLITE_TRIGGERS,
+    """CREATE TRIGGER penstock_entry_insert BEFORE INSERT ON penstock_entry
+    WHEN NEW.seq <= (SELECT max(seq) FROM penstock_entry)
+        OR NEW.idem <> '' AND EXISTS (SELECT 1 FROM penstock_entry AS t
+            WHERE t.account = NEW.account AND t.idem = NEW.idem AND t.idem <> '')
+    BEGIN SELECT RAISE(ABORT, 'entries of the ledger are append-only'); END""",
+]
+
+# PostgreSQL looks up the account for each entry, which takes longer than writing it. Whoever writes
+# has loaded the account, and balances keep it from being deleted.
+_POSTGRES_ENTRIES = [
+    "ALTER TABLE penstock_entry DROP CONSTRAINT penstock_entry_account_fkey",
+    "ALTER TABLE penstock_entry DROP CONSTRAINT penstock_entry_account_idem_key",
+    _NAMED_ENTRIES,
+]
+
 # From version N to N + 1.
-SQLITE: list[list[str]] = [[_VERSION_TABLE, *_statements(_TABLES), *_SQLITE_TRIGGERS]]
+SQLITE: list[list[str]] = [
+    [_VERSION_TABLE, *_statements(_TABLES), *_SQLITE_TRIGGERS],
+    [_HOLDS_ADD_UP, *_SQLITE_ENTRIES],
+]
 POSTGRES: list[list[str]] = [
-    [_VERSION_TABLE, *_statements(_TABLES), *_POSTGRES_TRIGGERS, *_POSTGRES_STORAGE]
+    [_VERSION_TABLE, *_statements(_TABLES), *_POSTGRES_TRIGGERS, *_POSTGRES_STORAGE],
+    [_HOLDS_ADD_UP, *_POSTGRES_ENTRIES],
 ]
 assert len(SQLITE) == len(POSTGRES) == VERSION
 

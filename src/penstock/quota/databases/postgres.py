@@ -8,9 +8,11 @@ What does not depend on an answer is sent in one go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import time
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from penstock.quota.databases import tables
 from penstock.quota.databases.base import (
@@ -31,6 +33,7 @@ from penstock.quota.databases.tables import (
     HOLD,
     NAMED,
     PERIOD,
+    WITH_IDEM,
     Table,
 )
 from penstock.quota.errors import LedgerUnavailable
@@ -46,9 +49,11 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
+Result = TypeVar("Result")
 # Any number that other programs do not lock.
 _MIGRATING = 0x50_E5_70_C4
-_CONNECT_TIMEOUT = 10
+# Seconds that a migration may take.
+_MIGRATION_LASTS = 3600.0
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
 _EXPIRED = "t.open = 1 AND t.kind = 'reservation' AND t.account = ANY(%s)"
 _PERIODS = (
@@ -59,14 +64,40 @@ _PAIRS = "unnest(%s::text[], %s::text[]) AS w(account, name)"
 _HELD = f"{_PAIRS} JOIN {HOLD.name} AS h ON h.account = w.account AND h.id = w.name"
 _HELD_EXPIRED = f"(SELECT * FROM {HOLD.name} AS t WHERE {_EXPIRED} AND t.expires <= %s) AS h"
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """Gives up at ``until``, by `time.monotonic`.
+
+    A server that has stopped, or a network that has swallowed an answer, says nothing at all, and
+    the time-outs of the server and of TCP do not help.
+    """
+
+    until = math.inf
+
+    def wait(self, gen: Generator[Any, Any, Result], *args: Any, **options: Any) -> Result:
+        return super().wait(self._limited(gen), *args, **options)
+
+    def _limited(self, gen: Generator[Any, Any, Result]) -> Generator[Any, Any, Result]:
+        """The same generator. Every 0.1 s in which nothing has come, psycopg sends it 0."""
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() >= self.until:
+                    self.pgconn.finish()  # what comes later is not the answer to anything
+                    raise psycopg.OperationalError("the server did not answer in time")
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
 
 
 class PostgresDatabase:
     """A ledger in a database of a PostgreSQL server."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, deadline: float) -> None:
         self._url = url
+        self._deadline = deadline
         parts = conninfo_to_dict(url)
         host, port = parts.get("host", "localhost"), parts.get("port", "5432")
         self._name = f"postgresql://{host}:{port}/{parts.get('dbname', '')}"
@@ -79,10 +110,11 @@ class PostgresDatabase:
         return self._name
 
     @contextmanager
-    def writing(self) -> Iterator[PostgresTransaction]:
+    def writing(self, until: float) -> Iterator[PostgresTransaction]:
         if self._writer is None or self._writer.closed:
-            self._writer = self._connect()
+            self._writer = self._connect(until, self._deadline)
         connection = self._writer
+        connection.until = until
         try:
             with connection.transaction():
                 yield PostgresTransaction(connection)
@@ -92,11 +124,12 @@ class PostgresDatabase:
             self._fail(connection, error)
 
     @contextmanager
-    def reading(self) -> Iterator[PostgresTransaction]:
+    def reading(self, until: float) -> Iterator[PostgresTransaction]:
         if self._reader is None or self._reader.closed:
-            self._reader = self._connect()
+            self._reader = self._connect(until, 0)
             self._reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection = self._reader
+        connection.until = until
         try:
             with connection.transaction(force_rollback=True):
                 yield PostgresTransaction(connection)
@@ -110,20 +143,31 @@ class PostgresDatabase:
             raise Interrupted(f"{self.name}: {_line(error)}") from error
         raise LedgerUnavailable(f"{self.name}: {_line(error)}") from error
 
-    def _connect(self) -> Connection:
+    def _connect(self, until: float, statement: float) -> Connection:
+        """``statement`` is how many seconds the server may work on one, 0 for any time."""
+        half = max(1, math.ceil(self._deadline * 500))  # milliseconds
         try:
-            connection = psycopg.connect(
+            connection = Connection.connect(
                 self._url,
                 autocommit=True,
-                connect_timeout=_CONNECT_TIMEOUT,
+                connect_timeout=max(1, math.ceil(until - time.monotonic())),  # libpq's least is 2
+                # A host that is gone is noticed while there is time to find another one.
+                tcp_user_timeout=half,
                 application_name="penstock",
             )
         except psycopg.Error as error:
             raise LedgerUnavailable(f"{self.name}: {_line(error)}") from error
         try:
+            connection.until = until
             self._migrate(connection)
-            # A writer that hangs must not stop the others for ever.
-            connection.execute("SET idle_in_transaction_session_timeout = '10s'")
+            connection.until = max(until, time.monotonic() + self._deadline)
+            # A writer that hangs must not stop the others for ever, and a statement that nobody
+            # waits for any more ends.
+            connection.execute(
+                "SELECT set_config('idle_in_transaction_session_timeout', %s, false),"
+                " set_config('statement_timeout', %s, false)",
+                (f"{half}ms", f"{math.ceil(statement * 1000)}ms"),
+            )
         except psycopg.Error as error:
             connection.close()
             raise LedgerUnavailable(f"{self.name}: {_line(error)}") from error
@@ -135,6 +179,7 @@ class PostgresDatabase:
     def _migrate(self, connection: Connection) -> None:
         if not missing(_version(connection), POSTGRES, self.name):
             return
+        connection.until = time.monotonic() + _MIGRATION_LASTS
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
             for statement in missing(_version(connection), POSTGRES, self.name):
@@ -215,7 +260,7 @@ class PostgresTransaction:
                 self._run(_PERIODS.format(holds=_HELD), *_columns(wanted.holds))
                 if wanted.holds
                 else None,
-                self._pairs(ENTRY, "idem", wanted.idems),
+                self._pairs(ENTRY, "idem", wanted.idems, WITH_IDEM),
                 self._pairs(CREDIT, "ref", wanted.refs, NAMED),
             ]
         account, balance, credit, period, hold, past, entry, ref = loading
@@ -261,15 +306,15 @@ class PostgresTransaction:
                 )
             for table in _CHANGED:
                 if table.name in changes.hot_updates:
-                    self._run(_HOT_UPDATES[table.name], *_columns(changes.hot_updates[table.name]))
+                    self._run_all(_HOT_UPDATES[table.name], changes.hot_updates[table.name])
                 if table.name in changes.updates:
-                    self._run(_UPDATES[table.name], *_columns(changes.updates[table.name]))
+                    self._run_all(_UPDATES[table.name], changes.updates[table.name])
                 if table.name in changes.inserts:
-                    self._run(_INSERTS[table.name], *_columns(changes.inserts[table.name]))
+                    self._run_all(_INSERTS[table.name], changes.inserts[table.name])
             if changes.entries:
                 count = len(changes.entries)
                 values = [ENTRY.as_tuple(entry)[:-1] for entry in changes.entries]
-                numbered = self._run(_APPEND, count, count, *_columns(values))
+                numbered = self._run_all(_APPEND, values, count, count)
             else:
                 self._run("UPDATE penstock_ledger SET changes = changes + 1")
         if numbered is not None:
@@ -282,6 +327,12 @@ class PostgresTransaction:
 
     def _run(self, sql: str, *parameters: Any) -> psycopg.Cursor[tuple[Any, ...]]:
         return self._connection.execute(sql.encode(), parameters)
+
+    def _run_all(
+        self, sql: str, rows: Sequence[tuple[Any, ...]], *first: Any
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
+        """With an array for each column of the rows."""
+        return self._run(sql, *first, *_columns(rows))
 
     def _select(
         self, table: Table[Any], where: str, *parameters: Any
@@ -307,8 +358,23 @@ def _rows(
     return [] if cursor is None else [table.from_tuple(row) for row in cursor]
 
 
-def _columns(rows: Any) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+def _columns(rows: Any) -> list[str]:
+    """An array for each column, as PostgreSQL writes it: psycopg takes several times as long."""
+    return [_array(column) for column in zip(*rows, strict=True)]
+
+
+def _array(column: tuple[Any, ...]) -> str:
+    if type(column[0]) is int:
+        return f"{{{','.join(map(str, column))}}}"
+    return f"{{{','.join(map(_element, column))}}}"
+
+
+def _element(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    if '"' in text or "\\" in text:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 def _arrays(types: Sequence[str]) -> str:
@@ -321,9 +387,9 @@ def _insert(table: Table[Any]) -> str:
 
 
 def _update(table: Table[Any], first: int, rest: int) -> str:
-    columns = (*table.columns[: table.key], *table.columns[first:rest])
-    types = (*table.types[: table.key], *table.types[first:rest])
-    values = ", ".join(f"{column} = v.{column}" for column in columns[table.key :])
+    columns = (*table.columns[first:rest], *table.columns[: table.key])
+    types = (*table.types[first:rest], *table.types[: table.key])
+    values = ", ".join(f"{column} = v.{column}" for column in table.columns[first:rest])
     where = " AND ".join(f"t.{column} = v.{column}" for column in table.columns[: table.key])
     return (
         f"UPDATE {table.name} AS t SET {values} FROM unnest({_arrays(types)})"

@@ -26,13 +26,13 @@ from penstock.quota.databases.tables import (
     HOLD,
     NAMED,
     PERIOD,
+    WITH_IDEM,
     Table,
 )
 from penstock.quota.errors import LedgerUnavailable, LedgerVersion
 from penstock.quota.rows import PeriodRow
+from penstock.sqlite_wal import use_wal
 
-# Seconds to wait for another process that writes.
-_PATIENCE = 30.0
 _IN = "IN (SELECT value FROM json_each(?))"
 _PAIRS = (
     "(SELECT json_extract(value, '$[0]') AS account, json_extract(value, '$[1]') AS name"
@@ -42,10 +42,11 @@ _RESERVATIONS = f"{HOLD.name} AS t WHERE t.open = 1 AND t.kind = 'reservation' A
 
 
 class SQLiteDatabase:
-    """A ledger in a file."""
+    """A ledger in a file. ``deadline`` is how long to wait for another process that writes."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, deadline: float) -> None:
         self.path = path
+        self._deadline = deadline
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
 
@@ -54,7 +55,7 @@ class SQLiteDatabase:
         return f"sqlite:///{self.path}"
 
     @contextmanager
-    def writing(self) -> Iterator[SQLiteTransaction]:
+    def writing(self, until: float) -> Iterator[SQLiteTransaction]:
         if self._writer is None:
             self._writer = self._connect()
         connection = self._writer
@@ -74,7 +75,7 @@ class SQLiteDatabase:
             raise LedgerUnavailable(f"{self.name}: {error}") from error
 
     @contextmanager
-    def reading(self) -> Iterator[SQLiteTransaction]:
+    def reading(self, until: float) -> Iterator[SQLiteTransaction]:
         if self._reader is None:
             self._reader = self._connect()
         connection = self._reader
@@ -93,13 +94,16 @@ class SQLiteDatabase:
         connection = None
         try:
             connection = sqlite3.connect(
-                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+                self.path, timeout=self._deadline, isolation_level=None, check_same_thread=False
             )
             missing(self._version(connection), SQLITE, self.name)  # before anything is changed
-            connection.execute("PRAGMA journal_mode = WAL")
+            use_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA cache_size = -65536")
+            # Every 64 MB. Writers wait for a checkpoint, so there is less than one in a hundred
+            # commits, also of large groups.
+            connection.execute("PRAGMA wal_autocheckpoint = 16384")
             self._migrate(connection)
         except sqlite3.Error as error:
             if connection is not None:
@@ -185,7 +189,7 @@ class SQLiteTransaction:
             self._rows(PERIOD, f"t.ended = 0 AND t.account {_IN}", accounts)
             + self._periods_of_pairs(wanted.holds),
             self._pairs(HOLD, "id", wanted.holds),
-            self._pairs(ENTRY, "idem", wanted.idems),
+            self._pairs(ENTRY, "idem", wanted.idems, WITH_IDEM),
             self._pairs(CREDIT, "ref", wanted.refs, NAMED),
         )
 
@@ -217,17 +221,17 @@ class SQLiteTransaction:
 
     def save(self, changes: Changes) -> object:
         run = self._connection.executemany
-        run("INSERT INTO penstock_plan VALUES (?, ?) ON CONFLICT (name) DO UPDATE"
-            " SET definition = excluded.definition", changes.plans.items())  # fmt: skip
-        for table in (ACCOUNT, BALANCE, CREDIT, PERIOD, HOLD):
+        if changes.plans:
+            run(
+                "INSERT INTO penstock_plan VALUES (?, ?) ON CONFLICT (name) DO UPDATE"
+                " SET definition = excluded.definition",
+                changes.plans.items(),
+            )
+        for table in _CHANGED:
             if table.name in changes.hot_updates:
-                rows = changes.hot_updates[table.name]
-                run(_HOT_UPDATES[table.name], map(_UPDATE_ORDER[table.name], rows))
+                run(_HOT_UPDATES[table.name], changes.hot_updates[table.name])
             if table.name in changes.updates:
-                run(
-                    _UPDATES[table.name],
-                    map(_UPDATE_ORDER[table.name], changes.updates[table.name]),
-                )
+                run(_UPDATES[table.name], changes.updates[table.name])
             if table.name in changes.inserts:
                 run(_INSERTS[table.name], changes.inserts[table.name])
         if changes.entries:
@@ -291,7 +295,3 @@ _CHANGED = (ACCOUNT, BALANCE, CREDIT, PERIOD, HOLD)
 _INSERTS = {table.name: _insert(table) for table in (*_CHANGED, ENTRY)}
 _UPDATES = {table.name: _update(table, table.columns[table.key :]) for table in _CHANGED}
 _HOT_UPDATES = {table.name: _update(table, table.columns[slice(*table.hot)]) for table in _CHANGED}
-# In an update, the key comes last.
-_UPDATE_ORDER = {
-    table.name: (lambda row, key=table.key: (*row[key:], *row[:key])) for table in _CHANGED
-}

@@ -13,8 +13,10 @@ from penstock.quota.rows import AccountRow, BalanceRow, CreditRow, EntryRow, Hol
 Row = TypeVar("Row")
 # Of credits that callers have named.
 NAMED = "t.kind IN ('top-up', 'promo')"
+# Of entries that have a name.
+WITH_IDEM = "t.idem <> ''"
 # Bumped by every migration.
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,16 @@ class _HoldTable(Table[HoldRow]):
 
 
 def _hold_as_tuple(row: HoldRow) -> tuple[Any, ...]:
-    values = list(_HOLD_VALUES(row))
-    values[_PARTS] = json.dumps(values[_PARTS], separators=(",", ":"))
-    return tuple(values)
+    parts = ",".join([f"[{number},{units}]" for number, units in row.parts])
+    return *_HOLD_FIRST(row), f"[{parts}]", *_HOLD_REST(row)
 
 
 def _columns(row: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(row))
+    return tuple(field.name for field in fields(row) if field.init)
 
 
 def _types(row: type) -> tuple[str, ...]:
-    return tuple("bigint" if field.type == "int" else "text" for field in fields(row))
+    return tuple("bigint" if field.type == "int" else "text" for field in fields(row) if field.init)
 
 
 def _table(name: str, row: type[Row], key: int, first: str = "", last: str = "") -> Table[Row]:
@@ -72,8 +73,9 @@ def _table(name: str, row: type[Row], key: int, first: str = "", last: str = "")
 
 
 _HOLD_COLUMNS = _columns(HoldRow)
-_HOLD_VALUES = attrgetter(*_HOLD_COLUMNS)
 _PARTS = _HOLD_COLUMNS.index("parts")
+_HOLD_FIRST = attrgetter(*_HOLD_COLUMNS[:_PARTS])
+_HOLD_REST = attrgetter(*_HOLD_COLUMNS[_PARTS + 1 :])
 
 ACCOUNT = _table("penstock_account", AccountRow, 1)
 BALANCE = _table("penstock_balance", BalanceRow, 2, "granted", "held")

@@ -13,8 +13,11 @@ _SCHEMES = ("sqlite", "postgresql", "postgres")
 FORMS = "'sqlite:///quota.db', 'sqlite:////var/lib/quota.db' or 'postgresql://user@host/database'"
 
 
-def database_from_url(url: object) -> Database:
-    """As in SQLAlchemy: three slashes before a relative path, four before an absolute one."""
+def database_from_url(url: object, deadline: float) -> Database:
+    """As in SQLAlchemy: three slashes before a relative path, four before an absolute one.
+
+    ``deadline`` is how long a statement may take, in seconds.
+    """
     if not isinstance(url, str):
         raise InvalidQuota(f"a ledger's URL is a str such as {FORMS}, not {url!r:.100}")
     scheme, colon, rest = url.partition(":")
@@ -22,12 +25,12 @@ def database_from_url(url: object) -> Database:
         path = unquote(rest[3:])
         if path in (":memory:", "/") or "?" in path or "\0" in path:
             raise InvalidQuota(f"a ledger is kept in a file: write {FORMS}")
-        return SQLiteDatabase(path)
+        return SQLiteDatabase(path, deadline)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
         from penstock.quota.databases.postgres import PostgresDatabase  # imported here: an extra
 
         try:
-            return PostgresDatabase(url)
+            return PostgresDatabase(url, deadline)
         except Exception as error:
             if isinstance(error, ModuleNotFoundError):
                 raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 from penstock.errors import LimitError, UnsupportedLimit
@@ -10,6 +9,7 @@ from penstock.limits import Limit
 from penstock.rules.deciding.switches import Override
 from penstock.rules.model import Rule, RuleSet, Step
 from penstock.rules.walk import CONCURRENCY, limits_of
+from penstock.rules.wildcards import Pattern
 
 Pair = tuple[str, str]
 
@@ -117,6 +117,4 @@ def takes(wanted: str | None, value: str) -> bool:
     """Whether a step with this value, None for any, matches."""
     if wanted is None or wanted == value:
         return True
-    return "*" in wanted and bool(
-        re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), value, re.DOTALL)
-    )
+    return "*" in wanted and Pattern(wanted, 0, None).matches(value)

@@ -24,6 +24,7 @@ from penstock.service.rlqs.account import Account, Reply
 from penstock.service.rlqs.bank import Entry
 from penstock.service.rlqs.packing import pack_account, unpack_account
 from penstock.service.rlqs.shares import SLACK, TTL
+from penstock.sqlite_wal import use_wal
 from penstock.stores.leased.boottime import BOOT
 
 _TABLES = """
@@ -59,7 +60,7 @@ class FileBank:
     def _prepare(self) -> int:
         """Create the tables if the file is new; the time from which on it can answer."""
         file, now = self._file, self._now()
-        file.execute("PRAGMA journal_mode = WAL")
+        use_wal(file)
         # A machine that loses power has other worries: a lost commit is a forgotten assignment.
         file.execute("PRAGMA synchronous = OFF")
         with self._transaction():
