@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from penstock.quota.quota_store import QuotaStore
 from penstock.quota.stock_operations import chunk
 from penstock.stores.base import Counters, Store
 from penstock.stores.redis import RedisStore
+from penstock.testing import FakeClock
 from stores.redis_server import wait_until
 
 PLANS = {"free": {"requests": "1000/month"}, "pro": {"requests": "100000/month"}}
@@ -354,6 +356,53 @@ def test_the_ledger_is_away_for_an_hour(
         assert books.balance("acme")["requests"].spent == passed + 1
         store.close()
         assert books.reconcile()
+
+
+def test_a_new_period_has_a_stock_of_its_own(sqlite_url: str, tmp_path: Path) -> None:
+    clock = FakeClock(1_705_320_000 * 10**9)  # noon on January 15, 2024
+    options: dict[str, Any] = {"settle": "1h", "journal": tmp_path / "j", "deadline": "60s"}
+    with Ledger(sqlite_url, plans=PLANS, clock=clock) as books:
+        books.open("acme", "free")
+        store = QuotaStore(books, MemoryStore(clock=clock), **options)
+        counters = store.meter_counters("requests")
+        assert hits(counters, 10) == 10
+        idle(store)
+        clock.advance(16.4 * 86_400)  # shortly before the end
+        assert counters.hit("acme", 1)
+        clock.advance(0.2 * 86_400)
+        decision = counters.hit("acme", 3)
+        idle(store)
+        assert decision.remaining == 997
+        for _ in range(3):
+            store.settle()
+        january, february = books.periods("acme", meter="requests")
+        assert (january.used, february.used) == (11, 3)
+        (hold,) = books.holds("acme")
+        assert books.balance("acme")["requests"].available == 997 - hold.held
+        assert hits(counters, 2000) == 997
+        store.close()
+        assert books.reconcile()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_a_journal_of_its_own(
+    books: Ledger, make: Callable[..., QuotaStore], tmp_path: Path
+) -> None:
+    books.open("acme", "free")
+    with SharedMemoryStore(tmp_path / "shared", max_keys=1000) as shared:
+        store = make(shared)
+        counters = store.meter_counters("requests")
+        assert hits(counters, 10) == 10
+        idle(store)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(hits(counters, 7))
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        assert hits(counters, 3) == 3
+        for _ in range(2):
+            store.settle()
+        assert spent(books)[0] == 20
+        store.close()
 
 
 def test_closing_gives_the_units_of_memory_back(

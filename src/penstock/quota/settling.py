@@ -63,7 +63,7 @@ class Settling:
 
     def start(self) -> None:
         if self._thread is None or not self._thread.is_alive():
-            self._stop = threading.Event()
+            self._stop, self._rounds = threading.Event(), threading.Lock()
             self._thread = threading.Thread(
                 target=self._run, args=(self._stop,), name="penstock-quota-settle", daemon=True
             )

@@ -110,6 +110,8 @@ class Stocks:
         return journal
 
     def _start(self) -> Journal:
+        if self._journal is not None:
+            self._journal.close()  # of the process that forked this one; it keeps its lock
         self._queue, self._filling = SimpleQueue(), {}
         journal = self._journal = Journal.create(self.folder, self.origin)
         self._pid = os.getpid()
