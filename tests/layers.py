@@ -89,7 +89,7 @@ INSIDE: dict[str, list[set[str]]] = {
     "algorithms": [
         {"words", "calendar"},
         {"base"},
-        {"around", "token_bucket", "fixed_window", "sliding_window", "sliding_log"},
+        {"around", "token_bucket", "fixed_window", "sliding_window", "sliding_log", "stock"},
         {"lockout", "soft", "initial_bucket"},
     ],
     "stores": [
@@ -163,7 +163,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"tree", "yaml_messages"},
         {"dict_tree", "files", "keywords", "yaml_tree"},
         {"schema", "values", "watch"},
-        {"levels", "limits", "lists"},
+        {"levels", "limits", "lists", "quotas"},
         {"variants"},
         {"steps"},
         {"parse"},
@@ -179,7 +179,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"check"},
     ],
     "quota": [
-        {"errors", "rows"},
+        {"errors", "journal", "rows", "stock_row"},
         {"values"},
         {"periods"},
         {"plans"},
@@ -192,6 +192,11 @@ INSIDE: dict[str, list[set[str]]] = {
         {"core", "reading"},
         {"reconcile", "hold"},
         {"verbs"},
+        {"stock_operations"},
+        {"stock_numbers"},
+        {"stocks"},
+        {"quota_counters", "settling"},
+        {"quota_store"},
         {"async_ledger", "ledger"},
     ],
     "quota.databases": [
@@ -398,7 +403,7 @@ INSIDE: dict[str, list[set[str]]] = {
             "sockets",
             "stores",
         },
-        {"admin_server", "listeners", "quotas", "reload"},
+        {"admin_server", "ledger", "listeners", "quotas", "reload"},
         {"worker", "workers"},
         {"control_plane", "worker_main", "worker_process"},
         {"supervisor"},

@@ -24,6 +24,7 @@ CORE = (
     "algorithms.fixed_window",
     "algorithms.sliding_window",
     "algorithms.sliding_log",
+    "algorithms.stock",
     "algorithms.lockout",
     "algorithms.soft",
     "stores.base",

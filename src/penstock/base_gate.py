@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from penstock import flows
 from penstock.clock import WALL, Clock
@@ -43,11 +43,18 @@ if TYPE_CHECKING:  # sqlite3 and more, which most gates do without
 logger = logging.getLogger("penstock.rules")
 
 
+class LedgerOfQuotas(Protocol):
+    """A `penstock.quota.Ledger`: quotas in a ledger, spent from a stock in a store."""
+
+    def quota_store(self, store: Store | str | None = None) -> Store: ...
+
+
 class BaseGate:
     """Rules over a store. Subclasses add ``check``, which blocks or is awaited.
 
     ``clock`` is for schedules and expiry; the store has its own clock. ``lineage`` is what
-    another process knows about rules that were in force before.
+    another process knows about rules that were in force before. Rules with a ``quota`` need a
+    ``ledger``, or a `QuotaStore` as their store.
     """
 
     def __init__(
@@ -59,6 +66,7 @@ class BaseGate:
         files: Sequence[RulesPath] = (),
         merge_domains: bool = False,
         lineage: Lineage | None = None,
+        ledger: LedgerOfQuotas | None = None,
     ) -> None:
         if not isinstance(rules, RuleSet):
             name = type(self).__name__
@@ -66,7 +74,8 @@ class BaseGate:
                 f"{name} takes a RuleSet, not {rules!r:.50}: for a file, write {name}.from_file("
                 f"'rules.yaml'), and for a text or a dict, {name}.from_rules(...)"
             )
-        self.store = as_store(store)
+        self.store = as_store(store) if ledger is None else ledger.quota_store(store)
+        self._owns_store = ledger is not None
         self.clock = check_clock(clock) or WALL
         self._files = tuple(files)
         self._merge_domains = merge_domains
@@ -83,6 +92,7 @@ class BaseGate:
         self.pool = LimitPool(self.store, lambda limit: self.compiled.uses(limit))
         self.slots = Slots(self.pool, self.clock, self._hooks)
         self._warn_of_leases()
+        self.store.define_plans(rules.plans)
 
     @classmethod
     def from_file(
@@ -91,10 +101,16 @@ class BaseGate:
         store: Store | str | None = None,
         clock: Clock | None = None,
         merge_domains: bool = False,
+        ledger: LedgerOfQuotas | None = None,
     ) -> Self:
-        """Rules from YAML files or folders; `RulesError` lists all problems."""
+        """Rules from YAML files or folders; `RulesError` lists all problems.
+
+        Rules with a ``quota`` need a ``ledger``, a `penstock.quota.Ledger`, which stays open.
+        """
         rules = load_rules(files, merge_domains=merge_domains)
-        return cls(rules, store, clock=clock, files=files, merge_domains=merge_domains)
+        return cls(
+            rules, store, clock=clock, files=files, merge_domains=merge_domains, ledger=ledger
+        )
 
     @classmethod
     def from_rules(
@@ -103,9 +119,10 @@ class BaseGate:
         store: Store | str | None = None,
         *,
         clock: Clock | None = None,
+        ledger: LedgerOfQuotas | None = None,
     ) -> Self:
         """Rules from the text of a file, or the same as a dict."""
-        return cls(read_rules(rules), store, clock=clock)
+        return cls(read_rules(rules), store, clock=clock, ledger=ledger)
 
     @classmethod
     def from_store(
@@ -299,6 +316,7 @@ class BaseGate:
         for limit in before.limits - compiled.limits:
             self.pool.retire(limit, now)
         self.pool.free(now)
+        self.store.define_plans(compiled.rules.plans)
 
     def _warn_of_leases(self) -> None:
         ids = self.compiled.not_leased
@@ -352,13 +370,15 @@ class BaseGate:
         self._hooks.remove(hook)
 
     def close(self) -> None:
-        """Stop watching. The store stays open: its owner closes it."""
+        """Stop watching, and settle quotas. The store and the ledger stay open for their owners."""
         following, self._following = self._following, None
         if following is not None:
             following.stop()
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.stop()
+        if self._owns_store:
+            self.store.close()
 
     def __repr__(self) -> str:
         domains = ", ".join(sorted(self.rules.domains))

@@ -19,6 +19,7 @@ from penstock.limit_options import (
     DEFAULT_CELLS,
     LONGEST_LOG,
     LONGEST_REFILL,
+    MOST_UNITS,
     ROUNDINGS,
     Soft,
     alignment_of,
@@ -330,3 +331,19 @@ def _check_initial(limit: Limit) -> None:
 # Every limit of 0 is decided as this bucket without room, whatever its algorithm and period: no
 # cost fits it, so that no row is ever written.
 CLOSED = Limit(0, "second")
+
+# What the units of quotas are counted by: see `penstock.algorithms.stock`. Nobody writes it.
+STOCK = "stock"
+
+
+def stock_limit(on_failure: str | None = None) -> Limit:
+    """The limit whose counters hold the units of quotas. Its amount and period mean nothing."""
+    limit = Limit(MOST_UNITS, "year", algorithm="fixed_window", on_failure=on_failure)
+    values = {name: getattr(limit, name) for name in Limit.__slots__}
+    values["algorithm"] = STOCK
+    values["align"] = None
+    values["_hash"] = hash(tuple([value for name, value in values.items() if name != "_hash"]))
+    stock = object.__new__(Limit)
+    for name, value in values.items():
+        object.__setattr__(stock, name, value)
+    return stock

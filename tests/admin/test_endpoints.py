@@ -496,6 +496,8 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/v1/rules", None, 405, "allows GET, HEAD, not POST"),
     ("PATCH", M, None, 405, "allows DELETE, PUT, not PATCH"),
     ("GET", "/v1/rules?x=1", None, 400, "unknown parameter 'x': there are none here"),
+    ("GET", "/v1/balance", None, 400, "account is missing"),
+    ("GET", "/v1/balance?account=acme", None, 501, "this service has no ledger"),
     ("GET", "/v1/top?n=x", None, 400, "n must be a whole number, not 'x'"),
     ("GET", "/v1/who?key=user", None, 400, "the parameter value is missing"),
     ("GET", "/v1/changes?limit=0", None, 400, "limit must be from 1 to 1000, not 0"),

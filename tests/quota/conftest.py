@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from penstock.quota import Ledger
 from penstock.testing import FakeClock
 from quota.postgres_server import own_database, running_server, without_server
+from stores import redis_server
 
 # Noon in UTC on January 15, 2024.
 START = 1_705_320_000 * 1_000_000_000
@@ -79,3 +81,19 @@ def ledger(url: str, ledger_at: Callable[[str], Ledger]) -> Ledger:
 def rounds() -> int:
     """How often a kill test kills: more in `make soak`."""
     return int(os.environ.get("PENSTOCK_LEDGER_KILLS", "4"))
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """A server for all tests of quotas: use keys with `prefix` only."""
+    pytest.importorskip("redis")
+    with redis_server.running_server() as url:
+        if url is None:
+            pytest.skip(redis_server.NO_SERVER)
+        yield url
+
+
+@pytest.fixture
+def prefix() -> str:
+    """For the names of keys in Redis; each test has its own."""
+    return f"penstock-test-{uuid.uuid4().hex}"

@@ -34,6 +34,7 @@ from inspect import isawaitable
 from typing import Any
 
 from penstock.admin import counters, dumps, leases, log_level, who
+from penstock.admin.errors import RequestRejected
 from penstock.async_gate import AnyGate
 from penstock.clock import WALL
 from penstock.control.switch_entries import switch
@@ -61,6 +62,8 @@ async def apply_command(gate: AnyGate, command: Command) -> Answer:
             raise ValueError(f"unknown command {command['do']!r:.50}")
         result = verb(gate, command)
         return done(await result if isawaitable(result) else result)
+    except RequestRejected as error:
+        return failed(error.status, error.message)
     except RulesError as error:
         return failed(422, str(error), problems=[str(problem) for problem in error.problems])
     except StoreError as error:
@@ -133,6 +136,7 @@ def _knows(gate: AnyGate, command: Command) -> bool:
     name = command["name"]
     return any(
         name in (rule.id, rule.name)
+        or (rule.meter is not None and rule.meter.name == name)
         or any(each.name == name for _, limits in limits_of(rule) for each in limits)
         for rule in all_rules(gate.rules)
     )
@@ -182,12 +186,18 @@ def _batch(gate: AnyGate, command: Command) -> list[list[Any]]:
     return errors
 
 
+def _no_ledger(gate: AnyGate, command: Command) -> None:
+    """A worker with a ledger answers it itself."""
+    raise RequestRejected(501, "this service has no ledger: start it with --ledger")
+
+
 VERBS: dict[str, Callable[[AnyGate, Command], Any | Awaitable[Any]]] = {
     **dict.fromkeys(SWITCHES, lambda gate, command: switch(gate.switches, command)),
     "batch": _batch,
     "reload": _reload,
     "quotas": lambda gate, command: {"degraded": False, "total": 0, "buckets": []},
     "leases": lambda gate, command: leases.look(gate.store),
+    "balance": _no_ledger,
     "log_level": lambda gate, command: log_level.set_level(command["level"]),
     "level": lambda gate, command: log_level.get_level(),
     "summary": _summary,

@@ -16,6 +16,7 @@ from typing import Any
 from penstock.async_gate import AnyGate
 from penstock.errors import InvalidKey
 from penstock.keys import slots_key
+from penstock.limits import STOCK
 from penstock.rules.deciding.check import only_domain
 from penstock.rules.deciding.heritage import in_proportion, sources
 from penstock.rules.deciding.verdict import Descriptor, Status, Verdict
@@ -62,6 +63,10 @@ class CountedDescriptor:
                 heritage, inherited_override = inherited
                 for old in sources(heritage.ancestors, inherited_override, gate.store):
                     self.older.append((old, counters))
+        use = match.rule.meter
+        if use is not None and only in (None, use.name):
+            counters = compiled.meter(use, self.pairs)
+            self.kept.append((counters, self.pairs[-1][1], use.name, False))
         slots = compiled.slots(match.rule, now)
         if slots is not None and only in (None, slots[0].name, str(slots[0].limit)):
             counted, ancestors = slots
@@ -71,12 +76,13 @@ class CountedDescriptor:
     async def dump(self) -> dict[str, Any]:
         limits = []
         for counters, key, name, overridden in self.kept:
-            cost = 1 if key != self.key else self.cost
+            cost = 1 if key == slots_key(self.key) else self.cost
             decision = await counters.whole().submit("peek", key, cost)
+            limit = decision.limit if counters.limit.algorithm == STOCK else counters.limit
             limits.append(
                 {
                     "name": name,
-                    "limit": str(counters.limit),
+                    "limit": str(limit),
                     "allowed": decision.allowed,
                     "remaining": decision.remaining,
                     "retry_after": decision.retry_after,
@@ -134,7 +140,7 @@ async def refund(gate: AnyGate, command: dict[str, Any]) -> dict[str, Any]:
     async def refund_one(counted: CountedDescriptor) -> None:
         cost = hits * counted.cost
         for counters, key, *_ in counted.kept:
-            if key == counted.key:  # slots are not refunded: they are released, or reset
+            if key != slots_key(counted.key):  # slots are not refunded: they are released, or reset
                 await counters.submit("refund", key, cost)
         for old, counters in counted.older:
             part = in_proportion(cost, counters.limit, old.limit)

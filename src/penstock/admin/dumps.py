@@ -99,6 +99,12 @@ def _rule(rule: Rule, state: State, overrides: int) -> dict[str, Any]:
             "name": each.name, "slots": each.limit.amount, "slot_lease": lease,
             "switched": switched,
         }  # fmt: skip
+    if rule.meter is not None:
+        use = rule.meter
+        row["meter"] = {
+            "name": use.name, "meter": use.meter, "plan_by": use.plan_by,
+            "on_failure": use.on_failure, "switched": modes.get(use.name),
+        }  # fmt: skip
     if rule.lease is not None:
         own = type(rule.lease) is int
         row["lease"] = {"horizon": rule.lease / SECOND} if own else rule.lease
@@ -152,6 +158,9 @@ def line_of(rule: Rule, state: State, overrides: int = 0) -> str:
             f"concurrency={each.limit.amount} slot_lease={format_duration(each.limit.period_ns)}"
         )
         limits = f"{limits} {slots}" if rule.limits or rule.unlimited or rule.closed else slots
+    if rule.meter is not None:
+        quota = f"quota={rule.meter.meter}"
+        limits = f"{limits} {quota}" if rule.limits or rule.concurrency else quota
     mode = mode_of(rule, state)
     more = [f"shadow_mode: {str(mode == SHADOW).lower()}"]
     parts = {
@@ -161,7 +170,9 @@ def line_of(rule: Rule, state: State, overrides: int = 0) -> str:
     more += [f"{name}: true" for name, value in parts.items() if value]
     if mode == OFF:
         more.append("switched: off")
-    for name in dict.fromkeys(each.name for _, of_set in limits_of(rule) for each in of_set):
+    names = [each.name for _, of_set in limits_of(rule) for each in of_set]
+    names += [rule.meter.name] if rule.meter is not None else []
+    for name in dict.fromkeys(names):
         switched = state.modes.get(name, ENFORCE)
         if switched != ENFORCE:
             more.append(f"{name}: {switched}")

@@ -71,6 +71,11 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/quotas", "quotas",
              "Buckets of Envoys that get quotas (RLQS): demand, share, assignment and expiry.",
              "Quotas"),
+    Endpoint("GET", "/v1/balance", "balance",
+             "What an account of the ledger has: what is left and held, the period, and when it"
+             " runs out at this pace.", "Balance",
+             query=(Query("account", "The name of the account.", True),),
+             statuses=(404, 501, 503)),
     Endpoint("GET", "/v1/rules", "rules", "The rules, with their file and line.", "Rules"),
     Endpoint("POST", "/v1/rules/reload", "reload",
              "Reload the rules in all workers. If they are invalid, the old ones stay in force.",

@@ -153,6 +153,9 @@ class Handlers:
         answers = await self._control.apply({"do": "leases"})
         return merged(answer["result"] for answer in answers if answer["ok"])
 
+    async def balance(self, parameters: Parameters) -> Any:
+        return await self._ask({"do": "balance", "account": parameters["account"]})
+
     async def rules(self, parameters: Parameters) -> Any:
         return await self._ask({"do": "rules"})
 

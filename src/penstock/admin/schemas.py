@@ -85,6 +85,10 @@ _RULE = an_object(
         "concurrency": an_object(
             {"name": TEXT, "slots": WHOLE, "slot_lease": SECONDS, "switched": or_null(MODE)}
         ),
+        "meter": an_object(
+            {"name": TEXT, "meter": TEXT, "plan_by": or_null(TEXT), "on_failure": TEXT,
+             "switched": or_null(MODE)}
+        ),
         "lease": {"anyOf": [FLAG, an_object({"horizon": SECONDS})]},
         "schedule": a_list(
             an_object({"days": a_list(TEXT), "from": TEXT, "to": TEXT, "zone": TEXT,
@@ -170,6 +174,27 @@ SCHEMAS: dict[str, Schema] = {
             "keys": a_list(
                 an_object({"limit": LIMIT_TEXT, "key": TEXT, "units": WHOLE, "demand": WHOLE,
                            "holders": _HOLDERS})
+            ),
+        }
+    ),
+    "Balance": an_object(
+        {
+            "account": TEXT, "plan": or_null(TEXT), "tz": TEXT,
+            "meters": a_map(
+                an_object(
+                    {
+                        "available": WHOLE, "held": WHOLE, "remaining": WHOLE, "overdraft": WHOLE,
+                        "period": or_null(
+                            an_object(
+                                {
+                                    "starts": TEXT, "ends": TEXT, "amount": WHOLE, "used": WHOLE,
+                                    "uncovered": WHOLE,
+                                }
+                            )
+                        ),
+                        "runs_out": or_null(TEXT),
+                    }
+                )
             ),
         }
     ),

@@ -13,8 +13,9 @@ from penstock.algorithms.lockout import Lockout
 from penstock.algorithms.sliding_log import SlidingLog
 from penstock.algorithms.sliding_window import SlidingWindow
 from penstock.algorithms.soft import Soft
+from penstock.algorithms.stock import Stock
 from penstock.algorithms.token_bucket import TokenBucket
-from penstock.limits import CLOSED, Limit
+from penstock.limits import CLOSED, STOCK, Limit
 
 _ALGORITHMS: dict[str, type[Algorithm]] = {
     "token_bucket": TokenBucket,
@@ -22,6 +23,7 @@ _ALGORITHMS: dict[str, type[Algorithm]] = {
     "fixed_window": FixedWindow,
     "sliding_window": SlidingWindow,
     "sliding_log": SlidingLog,
+    STOCK: Stock,
 }
 
 

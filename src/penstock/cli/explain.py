@@ -12,7 +12,10 @@ from penstock.errors import PenstockError
 from penstock.gate import Gate
 from penstock.rules.deciding.check import only_domain
 from penstock.rules.deciding.verdict import Status
+from penstock.rules.model import without_quotas
 from penstock.rules.problems import did_you_mean
+from penstock.rules.reading.loading import load_rules
+from penstock.rules.walk import all_rules
 
 BETWEEN = "\0--"  # something argparse does not interpret
 REFUSED = 1
@@ -65,7 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     paint = Paint(sys.stdout)
     try:
         descriptors = read_descriptors(arguments.pairs)
-        gate = Gate.from_file(arguments.file, merge_domains=arguments.merge_domains)
+        rules = load_rules([arguments.file], merge_domains=arguments.merge_domains)
+        gate = Gate(without_quotas(rules))
+        meters = {rule.id: rule.meter for rule in all_rules(rules)}
         matchers = gate.matchers
         domain = only_domain(gate.compiled, arguments.domain)
         if domain not in matchers:
@@ -82,6 +87,11 @@ def run(arguments: argparse.Namespace) -> int:
         for step in matchers[domain].trace(pairs):
             print("  " + str(step).replace("\n", "\n  "))
         print(f"  {_explanation(status, paint)}")
+        meter = meters.get(status.rule.id) if status.rule is not None else None
+        if meter is not None:
+            print(
+                f"  and takes {meter.meter} of the account {pairs[-1][1]!r}, if the ledger has some"
+            )
     print(f"{paint.bold('the request')}: {paint.outcome(bool(verdict))}")
     return 0 if verdict else REFUSED
 

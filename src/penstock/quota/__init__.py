@@ -15,6 +15,15 @@ The way of a call, such as ``ledger.hold("acme", 4000, meter="tokens")``::
     book.py                      moves amounts between balance, credits, holds and history
     databases/                   rows in SQLite or PostgreSQL
 
+Requests do not wait for that. Rules take from a *stock* of units in a store::
+
+    quota_store.py               the store of a gate: limits and quotas in one decision
+    quota_counters.py            hit, write down what was taken, or ask the ledger for more
+    stocks.py                    fills stocks, in the background if it can
+    stock_row.py                 the stock in the store; what clients see is in stock_numbers.py
+    journal.py, settling.py      what this process has spent, and its reports to the ledger
+    stock_operations.py          the two operations of the ledger that all this needs
+
 Plans are in `plans.py`, the calendar in `periods.py`. `reading.py`, `reconcile.py` and `export.py`
 only read. `rows.py` is what is stored, `views.py` what callers see, `hold.py` what `hold` returns.
 """
@@ -35,6 +44,7 @@ from penstock.quota.errors import (
 from penstock.quota.hold import AsyncHold, Hold
 from penstock.quota.ledger import Ledger
 from penstock.quota.plans import Allowance, Plan
+from penstock.quota.quota_store import QuotaStore
 from penstock.quota.reading import OpenHold
 from penstock.quota.reconcile import Difference, Reconciliation
 from penstock.quota.views import (
@@ -70,6 +80,7 @@ __all__ = [
     "Plan",
     "QuotaError",
     "QuotaExceeded",
+    "QuotaStore",
     "Reconciliation",
     "RefReused",
     "Settlement",

@@ -16,11 +16,13 @@ from os import PathLike
 from typing import Any, TextIO, TypeVar
 
 from penstock import flows
+from penstock.durations import Duration
 from penstock.quota import export, reading
 from penstock.quota.core import Step
 from penstock.quota.errors import QuotaError
 from penstock.quota.hold import Hold
 from penstock.quota.plans import Plan
+from penstock.quota.quota_store import QuotaStore
 from penstock.quota.reading import PAGE, OpenHold
 from penstock.quota.reconcile import Reconciliation
 from penstock.quota.values import When
@@ -35,6 +37,7 @@ from penstock.quota.views import (
     Stock,
     StockTotals,
 )
+from penstock.stores.base import Store
 
 Result = TypeVar("Result")
 
@@ -267,6 +270,17 @@ class Ledger(LedgerFlows):
         """Add up the history and compare it with balances, credits, holds and periods."""
         result: Reconciliation = self._run(self._reconcile())
         return result
+
+    def quota_store(
+        self,
+        store: Store | str | None = None,
+        *,
+        settle: Duration = "10s",
+        journal: str | PathLike[str] | None = None,
+        deadline: Duration = "2s",
+    ) -> QuotaStore:
+        """The same store with the quotas of this ledger, for rules: see `QuotaStore`."""
+        return QuotaStore(self, store, settle=settle, journal=journal, deadline=deadline)
 
     def close(self) -> None:
         """Finish what was begun, and end the threads."""

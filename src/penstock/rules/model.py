@@ -41,6 +41,31 @@ class RuleLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a plan of a ledger grants of one meter in each period."""
+
+    amount: int
+    unit: str
+    rollover: int = 0
+    overdraft: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MeterUse:
+    """What a rule takes from the quota of an account, which is the last value of a descriptor.
+
+    Accounts that the ledger does not know are opened with the plan that the pair ``plan_by`` of the
+    request names. ``on_failure`` is for when the ledger or the store cannot be asked.
+    """
+
+    meter: str
+    name: str
+    place: Place
+    plan_by: str | None = None
+    on_failure: str = "closed"
+
+
+@dataclass(frozen=True, slots=True)
 class Plans:
     """Limits by tier, which is the value of the pair ``by``; other values get the ``default``."""
 
@@ -88,6 +113,8 @@ class Rule:
     schedule: tuple[Period, ...] = ()
     # One limit, or none: how many hold a slot at once, and for how long. See `slots.py`.
     concurrency: tuple[RuleLimit, ...] = ()
+    # The quota that it takes from, beside its limits.
+    meter: MeterUse | None = None
     # Whether a store that leases may lease its limits: None leaves it to the store, and a number
     # is a horizon in nanoseconds.
     lease: bool | int | None = None
@@ -128,6 +155,8 @@ class Domain:
     # For the whole domain, by key: who is never counted, and who is always refused.
     allow: Mapping[str, ValueList] = field(default_factory=dict)
     deny: Mapping[str, ValueList] = field(default_factory=dict)
+    # Of the ledger, by name and meter.
+    plans: Mapping[str, Mapping[str, Allowance]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +166,15 @@ class RuleSet:
     domains: Mapping[str, Domain]
     files: tuple[str, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def plans(self) -> dict[str, dict[str, Allowance]]:
+        """The plans of all domains, for a ledger."""
+        plans: dict[str, dict[str, Allowance]] = {}
+        for domain in self.domains.values():
+            for name, meters in domain.plans.items():
+                plans.setdefault(name, {}).update(meters)
+        return plans
 
 
 def grouped(rules: RuleSet, groups: Mapping[str, tuple[int, int]]) -> RuleSet:
@@ -158,6 +196,28 @@ def _grouped(steps: tuple[Step, ...], groups: Mapping[str, tuple[int, int]]) -> 
             step = replace(step, children=children, group=group)
         out.append(step)
     return steps if all(a is b for a, b in zip(out, steps, strict=True)) else tuple(out)
+
+
+def without_quotas(rules: RuleSet) -> RuleSet:
+    """The rules without the quotas of a ledger, for those who have none at hand."""
+    return replace(
+        rules,
+        domains={
+            name: replace(domain, steps=_without_quotas(domain.steps))
+            for name, domain in rules.domains.items()
+        },
+    )
+
+
+def _without_quotas(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    return tuple(
+        replace(
+            step,
+            rule=None if step.rule is None else replace(step.rule, meter=None),
+            children=_without_quotas(step.children),
+        )
+        for step in steps
+    )
 
 
 def in_quota_mode(rules: RuleSet) -> RuleSet:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.async_gate import AsyncGate
+from penstock.quota.quota_store import QuotaStore
 from penstock.running.settings import OFF, Settings
 from penstock.running.stores import inherited_fd
 from penstock.service.rlqs.bank import Bank, MemoryBank
@@ -49,6 +50,8 @@ def open_bank(store: Store, file: str) -> Bank:
         from penstock.service.rlqs.file_bank import FileBank
 
         return FileBank(file)
+    if isinstance(store, QuotaStore):
+        store = store.inner
     if not store.waits:
         return MemoryBank()
     from penstock.service.rlqs.redis_bank import RedisBank  # needs the extra for Redis

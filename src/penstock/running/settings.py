@@ -54,6 +54,17 @@ class Settings:
         0, "with --leased, how many replicas of Redis must have a grant before it is spent, so that"
         " a fail-over forgets no lease", "number", metavar="N",
     )  # fmt: skip
+    ledger: str = _option(
+        "", "the ledger of quotas in the rules: sqlite:///PATH or a postgresql:// URL",
+        metavar="URL",
+    )  # fmt: skip
+    settle: str = _option(
+        "10s", "how often the ledger is told what was spent of quotas", "duration"
+    )
+    journal: str = _option(
+        "", "a folder for what was spent of quotas and not settled yet; it must survive the process"
+        " (default: /var/tmp/penstock-UID/journal)", metavar="FOLDER",
+    )  # fmt: skip
     control: str = _option(
         "memory:", "where rules, overrides and switches are shared with other instances: a"
         " redis:// URL, file:PATH for this host, or memory: for this instance alone",

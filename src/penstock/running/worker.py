@@ -23,12 +23,13 @@ from penstock.running.access_log import observer_for
 from penstock.running.certificates import Certificates, open_certificate
 from penstock.running.dead_rules import collect_dead_rules, is_for_proxies
 from penstock.running.event_loop import start_server
+from penstock.running.ledger import NO_LEDGER, WorkerQuotas
 from penstock.running.listeners import GRPCIO, NGHTTP2, Sockets, choose_wire
 from penstock.running.quotas import quota_service
 from penstock.running.rules_in_force import NewRules
 from penstock.running.settings import Settings, SettingsError, address_of
 from penstock.running.stores import open_store
-from penstock.service.health import RATELIMIT, STORE, WHOLE, Health
+from penstock.service.health import LEDGER, RATELIMIT, STORE, WHOLE, Health
 from penstock.service.rlqs.views import collect, rows
 from penstock.service.service import Service
 from penstock.wires.grpc.h2.limits import Limits
@@ -66,7 +67,12 @@ class Worker:
         self.name = name
         self.health = Health((RATELIMIT, STORE), vital=(RATELIMIT,))
         self.store = open_store(store, settings, rules)
-        self.gate = AsyncGate(rules, self.store, lineage=lineage)
+        self.quotas: WorkerQuotas | None = None
+        if settings.ledger:
+            self.health.set(LEDGER, True)
+            self.quotas = WorkerQuotas(settings, self.store, self.health)
+        counted = self.store if self.quotas is None else self.quotas.store
+        self.gate = AsyncGate(rules, counted, lineage=lineage)
         if settings.shadow:
             self.gate.switches.mode("shadow")
         self._hashed = None if salt is None else Hashed(salt)
@@ -96,6 +102,8 @@ class Worker:
         """Listen. `SettingsError` if the settings make that impossible."""
         if self.store.waits:
             await self._try_store()
+        if self.quotas is not None:
+            await self.quotas.start()
         if self.quota_service is not None:
             self.quota_service.start()
         if sockets.http is not None:
@@ -196,11 +204,17 @@ class Worker:
                 collect_dead_rules(snapshot, self._auth.dead_rules(is_for_proxies(self.settings)))
             if self.quota_service is not None:
                 collect(snapshot, self.quota_service)
+            if self.quotas is not None:
+                self.quotas.collect(snapshot)
             return done(snapshot.to_bytes().decode("latin-1"))
         if verb == "quotas" and self.quota_service is not None:
             return done(rows(self.quota_service))
         if verb == "leases":
             return done(await leases.look(self.store, self._hashed))
+        if verb == "balance":
+            if self.quotas is None:
+                return failed(501, NO_LEDGER)
+            return await self.quotas.balance(command["account"])
         if verb == "health":
             parts = self.health.parts().items()
             return done({name: [part.ok, part.reason] for name, part in parts})
@@ -253,6 +267,8 @@ class Worker:
             await self.quota_service.close()
         self.recorder.close()
         self.gate.close()
+        if self.quotas is not None:
+            await self.quotas.close()
         close = getattr(self.store, "close_async", None)
         if close is not None:
             await close()

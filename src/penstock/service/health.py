@@ -15,6 +15,7 @@ from dataclasses import dataclass
 WHOLE = ""
 RATELIMIT = "ratelimit"  # the name that Envoy's service answers for
 STORE = "store"
+LEDGER = "ledger"
 
 # Called with the name of the part that changed, from any thread: it must not block.
 Listener = Callable[[str], None]

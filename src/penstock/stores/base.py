@@ -8,7 +8,7 @@ and must pass `penstock.testing.StoreConformance`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
 from penstock.algorithms import build
@@ -16,7 +16,7 @@ from penstock.algorithms.base import Algorithm
 from penstock.algorithms.words import NO_MARK
 from penstock.clock import MONOTONIC, WALL, Clock
 from penstock.decision import Decision
-from penstock.errors import InvalidCost, InvalidKey, StoreError
+from penstock.errors import InvalidCost, InvalidKey, StoreError, UnsupportedLimit
 from penstock.limits import Limit
 
 # The patience of an attempt that accepts any delay.
@@ -153,6 +153,18 @@ class Store:
         leave it to the store. A store that cannot lease has only one kind.
         """
         return self.counters(limit)
+
+    def meter_counters(
+        self, meter: str, plan: str | None = None, on_failure: str = "closed"
+    ) -> Counters:
+        """The counters of a quota, by account: see `penstock.quota.QuotaStore`, which has them."""
+        raise UnsupportedLimit(
+            f"the quota of {meter!r} needs a ledger: Gate(..., ledger=Ledger('sqlite:///quota.db')),"
+            " or penstock serve --ledger"
+        )
+
+    def define_plans(self, plans: Mapping[str, Any]) -> None:
+        """The plans of rules that come into force. Only a store with quotas needs them."""
 
     def release(self, limit: Limit) -> bool:
         """Drop the counters of a limit that is no longer used.

@@ -132,6 +132,13 @@ class SharedMemoryStore(Store):
         return self._path
 
     @property
+    def identity(self) -> str:
+        """The same in all processes that map this file, and of no other file."""
+        return hashlib.blake2b(
+            self._layout.hash_key, digest_size=16, person=b"identity"
+        ).hexdigest()
+
+    @property
     def max_keys(self) -> int:
         return self._layout.max_keys
 

@@ -189,11 +189,17 @@ class Descriptors(Generic[R]):
 
 
 def shapes_of(domain: Domain) -> dict[tuple[str, ...], str]:
-    """Every sequence of keys that leads to a rule or a list, with its place in the file."""
+    """Every sequence of keys that leads to a rule or a list, with its place in the file.
+
+    And the keys that name the plans of new accounts.
+    """
     shapes: dict[tuple[str, ...], str] = {}
     for shape, step in _steps(domain.steps, ()):
         if step.rule is not None or step.deny is not None:
             shapes.setdefault(shape, str(step.place))
+        meter = step.rule.meter if step.rule is not None else None
+        if meter is not None and meter.plan_by is not None and meter.plan_by not in shape:
+            shapes.setdefault((meter.plan_by,), str(meter.place))
     for key in [*domain.allow, *domain.deny]:
         if not any((name,) in shapes for name in names_of(key)):  # lists apply under all names
             shapes[(key,)] = str(domain.place)

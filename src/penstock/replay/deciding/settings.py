@@ -13,7 +13,7 @@ from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
 from penstock.integrations.deciding.request import Request
 from penstock.replay.deciding.log_request import LogRequest
 from penstock.rules.aliases import ADDRESSES
-from penstock.rules.model import RuleSet
+from penstock.rules.model import RuleSet, without_quotas
 from penstock.stores.memory import MOST_KEYS, MemoryStore
 
 # A log does not know the routes of an application.
@@ -58,8 +58,8 @@ class Settings:
     cost: str | None = None
 
     def gate(self, rules: RuleSet, clock: ReplayClock) -> Gate:
-        """A gate over rules, on the clock of the replay."""
-        gate = Gate(rules, MemoryStore(MOST_KEYS, clock), clock=clock)
+        """A gate over rules, on the clock of the replay. A log knows no balances: no quotas."""
+        gate = Gate(without_quotas(rules), MemoryStore(MOST_KEYS, clock), clock=clock)
         for name in ADDRESSES:
             gate.group(name)  # as middleware does
         return gate

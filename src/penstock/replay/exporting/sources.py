@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.integrations.deciding.descriptors import ADDRESSES
+from penstock.rules.aliases import ADDRESSES
 
 ADDRESS, METHOD, PATH, HOST, HEADER, COOKIE = (
     *("address", "method", "path", "host", "header", "cookie"),

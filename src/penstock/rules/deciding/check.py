@@ -8,6 +8,7 @@ verdict that follows.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from itertools import chain
 
 from penstock.errors import InvalidKey, LimitError, UnsupportedLimit
 from penstock.keys import descriptor_key
@@ -52,6 +53,7 @@ class Check:
         self._state = state  # None if nothing is switched
         self._mode = ENFORCE if state is None else state.mode
         self._now = now
+        self._descriptors: Sequence[Descriptor] = ()  # of the request
 
     def flow(self, descriptors: Sequence[Descriptor], hits: int) -> Flow:
         results = self._listed(descriptors)
@@ -98,6 +100,7 @@ class Check:
             return [DescriptorResult(descriptor.pairs) for descriptor in descriptors]
         matches = self._matcher.match_each([descriptor.pairs for descriptor in descriptors])
         replaced = replaced_names(matches)
+        self._descriptors = descriptors
         return [
             self._result(descriptor, match, hits, replaced)
             for descriptor, match in zip(descriptors, matches, strict=True)
@@ -179,9 +182,23 @@ class Check:
                 continue  # the override replaces several limits: it decides once
             # An override changes how much, not what a debit means.
             result.count(counters, counted.name, counted.envoy, inherited)
+        self._take_from_quota(result, replaced)
         self._hold(result, replaced)
         if not result.counted:
             result.reason = reason
+
+    def _take_from_quota(self, result: DescriptorResult, replaced: frozenset[str]) -> None:
+        """Let it take from a quota, if its rule does. An override does not change that."""
+        assert result.rule is not None
+        use = result.rule.meter
+        if use is None or use.name in replaced:
+            return
+        mode = self._mode_of(use.name)
+        if mode == model.OFF:
+            return
+        result.shadow = result.shadow or mode == SHADOW
+        pairs = chain(result.pairs, *[descriptor.pairs for descriptor in self._descriptors])
+        result.take_from(self._compiled.meter(use, pairs), use.name, result.pairs[-1][1])
 
     def _hold(self, result: DescriptorResult, replaced: frozenset[str]) -> None:
         """Let it hold a slot, if its rule has a concurrency. An override does not change that."""

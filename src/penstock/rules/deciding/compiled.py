@@ -17,7 +17,7 @@ from penstock.errors import UnsupportedLimit
 from penstock.limits import Limit
 from penstock.rules.deciding.lineage import Ancestor, Heritage, Lineage, Seat, SeenKeys
 from penstock.rules.matching.match import Match, Matcher
-from penstock.rules.model import Period, Rule, RuleLimit, RuleSet
+from penstock.rules.model import MeterUse, Period, Rule, RuleLimit, RuleSet
 from penstock.rules.walk import all_rules, limits_of, rules_of
 from penstock.stores.base import Counters, Store
 
@@ -66,6 +66,10 @@ class Compiled:
                 self._counted[id(limits)] = tuple(
                     [self._count(rule, limit, store) for limit in limits]
                 )
+            if rule.meter is not None:
+                self._check_meter(rule, store)
+        self._store = store
+        self._plans = frozenset(rules.plans)
         if before is not None:
             self.seen_keys = before.seen_keys
             self.lineage = before.lineage.after(before.rules, rules, now)
@@ -89,6 +93,22 @@ class Compiled:
             what = "its concurrency: " if rule_limit in rule.concurrency else ""
             raise UnsupportedLimit(f"rule {rule.id}: {what}{error}") from None
         return Counted(rule, rule_limit, counters)
+
+    def _check_meter(self, rule: Rule, store: Store) -> None:
+        assert rule.meter is not None
+        try:
+            store.meter_counters(rule.meter.meter, None, rule.meter.on_failure)
+        except UnsupportedLimit as error:
+            raise UnsupportedLimit(f"rule {rule.id}: {error}") from None
+
+    def meter(self, use: MeterUse, pairs: Iterable[tuple[str, str]]) -> Counters:
+        """Where a quota is counted. ``pairs`` are those of the request: one may name the plan."""
+        plan = None
+        if use.plan_by is not None:
+            plan = next((value for key, value in pairs if key == use.plan_by), None)
+            if plan not in self._plans:
+                plan = None
+        return self._store.meter_counters(use.meter, plan, use.on_failure)
 
     def _inherit(self, before: Compiled | None) -> None:
         lineage = self.lineage

@@ -212,8 +212,8 @@ def _refund_or_peek(
     for result in results:
         if result.hits < 0 and result.counted:
             result.reason = verdict.REFUND
-            for counters, _ in result.counted:
-                work.calls.append(("refund", counters, (result.key, result.cost)))
+            for counters, key in result.places():
+                work.calls.append(("refund", counters, (key, result.cost)))
         elif result.hits == 0 and result.counted and not denied:
             peeks.append(result)
     return peeks

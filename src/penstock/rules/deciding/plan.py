@@ -281,6 +281,6 @@ class PlanCache:
 
 def is_plain(rule: Rule) -> bool:
     """Whether a rule always means the same limits, and they may refuse."""
-    special = rule.plans or rule.split or rule.schedule or rule.concurrency
+    special = rule.plans or rule.split or rule.schedule or rule.concurrency or rule.meter
     switched = rule.shadow or rule.quota or rule.closed or rule.unlimited
     return bool(rule.limits) and not special and not switched

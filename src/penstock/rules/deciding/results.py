@@ -25,9 +25,9 @@ class DescriptorResult:
     """One descriptor on its way to a `Status`."""
 
     __slots__ = (
-        "allowed", "cost", "counted", "debit", "decisions", "envoy", "former", "held_before",
-        "held_until", "heritages", "hits", "holds", "key", "name", "pairs", "quota", "reason",
-        "rule", "shadow",
+        "account", "allowed", "cost", "counted", "debit", "decisions", "envoy", "former",
+        "held_before", "held_until", "heritages", "hits", "holds", "key", "name", "pairs", "quota",
+        "reason", "rule", "shadow",
     )  # fmt: skip
 
     def __init__(self, pairs: tuple[Pair, ...], rule: Rule | None = None) -> None:
@@ -44,6 +44,7 @@ class DescriptorResult:
         self.counted: list[tuple[Counters, str]] = []  # counters and the limit's name
         self.envoy: list[bool] = []  # for each of them, whether it is in Envoy's format
         self.heritages: list[Inherited | None] = []  # and what it inherits
+        self.account: str | None = None  # of the quota, which is the last but for a concurrency
         self.holds = False  # the last of them is the rule's concurrency
         self.former: list[Counters] = []  # of limits that this one has replaced
         self.held_before = 0  # slots of those, and when the last of them is free
@@ -60,6 +61,11 @@ class DescriptorResult:
         self.heritages.append(inherited)
         self.reason = verdict.LIMIT
 
+    def take_from(self, counters: Counters, name: str, account: str) -> None:
+        """Let the quota of an account decide on it."""
+        self.count(counters, name, envoy=False)
+        self.account = account
+
     def hold(self, counters: Counters, name: str, former: list[Counters]) -> None:
         """Let it hold a slot; ``former`` are the counters of limits that this one has replaced."""
         self.count(counters, name, envoy=False)
@@ -69,6 +75,9 @@ class DescriptorResult:
     def places(self) -> list[tuple[Counters, str]]:
         """The counters that decide on it, each with the key to count under."""
         places = [(counters, self.key) for counters, _ in self.counted]
+        if self.account is not None:
+            at = -2 if self.holds else -1
+            places[at] = places[at][0], self.account
         if self.holds:
             places[-1] = places[-1][0], slots_key(self.key)
         return places

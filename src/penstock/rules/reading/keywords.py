@@ -24,6 +24,7 @@ TEXT, WHOLE, NUMBER, FLAG = "text", "whole", "number", "flag"
 SCALARS = frozenset((TEXT, WHOLE, NUMBER, FLAG))
 MAPPING, LIST = "mapping", "list"  # of the section that is named, if one is
 LIMITS, LIMITS_BY_TIER = "limits", "limits by tier"
+PLANS_BY_NAME = "plans by name"
 VALUES, VALUES_BY_KEY = "values", "values by key"
 DAY_NAMES, GROUP, LEASE, ANYTHING = "day names", "group", "lease", "anything"
 
@@ -33,6 +34,9 @@ UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 # An approximation for editors: only the parser knows what a limit is.
 LIMIT_TEXT = r"^\s*[0-9][0-9_.,]*\s*[A-Za-z]*\s*(/|[pP][eE][rR]\b).*[A-Za-zµ]"
+# Of plans: calendar periods, no others.
+PERIODS = ("hour", "day", "week", "month", "year")
+ALLOWANCE_TEXT = r"^\s*[0-9][0-9_,]*\s*[kM]?\s*(/|per)\s*[A-Za-z]+\s*$"
 TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 
 
@@ -90,6 +94,7 @@ FILE = _section(
     Keyword("descriptors", LIST, "The steps of the first level.", section="step"),
     Keyword("defaults", MAPPING, "For all limits of the file that do not say otherwise.",
          section="defaults"),
+    Keyword("plans", PLANS_BY_NAME, "Plans of a ledger: what accounts may use in each period."),
     Keyword("allow", VALUES_BY_KEY, "By key, values that are never counted, for the whole domain."),
     Keyword("deny", VALUES_BY_KEY, "By key, values that are always refused, for the whole domain."),
 )  # fmt: skip
@@ -114,6 +119,8 @@ STEP = _section(
             " default 30s."),
     Keyword("lease", LEASE, "Whether hot keys are decided from leases, if the store can lease:"
             " true, false, or a horizon.", section="lease"),
+    Keyword("quota", MAPPING, "Takes from the quota of an account, in a ledger, beside its limits.",
+         section="quota"),
     Keyword("cost", WHOLE, "Units that one hit takes; default 1.", least=1, most=MOST_UNITS),
     Keyword("group", GROUP, "Addresses of one network share a counter: 'subnet', or lengths.",
          section="group"),
@@ -205,6 +212,24 @@ LEASE_TERMS = _section(
          required=True),
 )  # fmt: skip
 
+QUOTA = _section(
+    "quota", "under 'quota'",
+    Keyword("meter", TEXT, "What is counted: the meter of a plan.", required=True),
+    Keyword("plan_by", TEXT, "The key of the pair that names the plan of accounts that are new."),
+    Keyword("on_failure", TEXT, "What happens while neither the ledger nor the store can be asked.",
+         choices=("closed", "open")),
+)  # fmt: skip
+
+ALLOWANCE = _section(
+    "allowance", "in a plan at the top of the file",
+    Keyword("amount", TEXT, "Units in each period: 10000/month.", required=True,
+         pattern=ALLOWANCE_TEXT),
+    Keyword("rollover", WHOLE, "Unused units that are carried into the next period.", least=0,
+         most=MOST_UNITS),
+    Keyword("overdraft", WHOLE, "Units that may be used beyond what was granted.", least=0,
+         most=MOST_UNITS),
+)  # fmt: skip
+
 LIST_FILE = _section(
     "list_file", "in a list of 'allow' or 'deny'",
     Keyword("file", TEXT, "A file beside this one: one entry a line, # for remarks.",
@@ -216,7 +241,7 @@ SECTIONS = {
     section.name: section
     for section in (
         FILE, STEP, RATE_LIMIT, LIMIT, PLANS, SPLIT, PERIOD, DEFAULTS, REPLACES, GROUP_LENGTHS,
-        LEASE_TERMS, LIST_FILE,
+        LEASE_TERMS, QUOTA, ALLOWANCE, LIST_FILE,
     )
 }  # fmt: skip
 

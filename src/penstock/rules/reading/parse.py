@@ -21,10 +21,16 @@ from penstock.rules.reading.keywords import FILE
 from penstock.rules.reading.levels import check_level, check_replaced
 from penstock.rules.reading.limits import LimitReader
 from penstock.rules.reading.lists import read_lists
+from penstock.rules.reading.quotas import (
+    check_meters,
+    check_plans_agree,
+    read_plan_definitions,
+)
 from penstock.rules.reading.steps import Progress, StepReader
 from penstock.rules.reading.tree import SyntaxNode, shown
 from penstock.rules.reading.values import Enough, Reading, read_fields, refer
 from penstock.rules.reading.yaml_tree import decode, read_yaml
+from penstock.rules.walk import rules_of
 
 
 def parse_text(
@@ -127,6 +133,7 @@ class _Loading:
     def finish(self) -> dict[str, Domain]:
         if self._progress is not None:
             self._progress(self._rules)
+        check_plans_agree(self._reading, self._domains.values())
         self._problems.raise_errors()
         for domain in self._domains.values():
             check_replaced(self._reading, domain)
@@ -185,7 +192,12 @@ class _Loading:
             read_lists(reading, nodes[list_], repr(list_)) if list_ in nodes else {}
             for list_ in ("allow", "deny")
         )
-        return Domain(name, fields.place("domain"), steps, allow, deny)
+        plans = read_plan_definitions(reading, nodes["plans"]) if "plans" in nodes else {}
+        domain = Domain(name, fields.place("domain"), steps, allow, deny, plans)
+        check_meters(
+            reading, domain, [rule.meter for rule in rules_of(domain) if rule.meter is not None]
+        )
+        return domain
 
     def _join(self, domain: Domain) -> None:
         first = self._domains.setdefault(domain.name, domain)
@@ -196,10 +208,13 @@ class _Loading:
             message = f"the domain {shown(domain.name)} a second time: first at {where}"
             self._reading.error(domain.place, message)
             return
+        check_plans_agree(self._reading, (first, domain))
         steps = (*first.steps, *domain.steps)
         check_level(self._reading, steps)
         allow, deny = _joined(first.allow, domain.allow), _joined(first.deny, domain.deny)
-        self._domains[domain.name] = Domain(domain.name, first.place, steps, allow, deny)
+        self._domains[domain.name] = Domain(
+            domain.name, first.place, steps, allow, deny, {**first.plans, **domain.plans}
+        )
 
 
 def _joined(

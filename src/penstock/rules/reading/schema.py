@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.rules.reading import keywords
-from penstock.rules.reading.keywords import DAYS, FILE, LIMIT_TEXT, SECTIONS, Keyword, Section
+from penstock.rules.reading.keywords import (
+    ALLOWANCE_TEXT,
+    DAYS,
+    FILE,
+    LIMIT_TEXT,
+    SECTIONS,
+    Keyword,
+    Section,
+)
 
 PATH = Path(__file__).with_name("schema.json")
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -26,6 +34,13 @@ _LIMIT_TEXT = {
     "type": "string",
     "pattern": LIMIT_TEXT,
     "examples": ["100/minute", "5 per 30s", "1000/hour burst 2000", "5/minute lockout 15m"],
+}
+
+
+_ALLOWANCE_TEXT = {
+    "type": "string",
+    "pattern": ALLOWANCE_TEXT,
+    "examples": ["10000/month", "1M/month", "500/day"],
 }
 
 
@@ -42,6 +57,10 @@ def schema() -> Schema:
             "one_limit": {"anyOf": [_LIMIT_TEXT, _ref("limit")]},
             "limits": {"anyOf": [_ref("one_limit"), _list(_ref("one_limit"), least=1)]},
             "tier": {"anyOf": [_ref("one_limit"), _list(_ref("one_limit"))]},
+            "plan": _by_name(
+                {"anyOf": [{"type": "integer", "minimum": 0}, _ALLOWANCE_TEXT, _ref("allowance")]},
+                minProperties=1,
+            ),
             "values": _list({"anyOf": [{"type": _TEXTS, "minLength": 1}, _ref("list_file")]}),
         },
     }
@@ -105,6 +124,7 @@ _KINDS: dict[str, Callable[[Keyword], Schema]] = {
     keywords.LIST: lambda k: _list(_ref(k.section)),
     keywords.LIMITS: lambda _: _ref("limits"),
     keywords.LIMITS_BY_TIER: lambda _: _by_name(_ref("tier"), minProperties=1),
+    keywords.PLANS_BY_NAME: lambda _: _by_name(_ref("plan")),
     keywords.VALUES: lambda _: _ref("values"),
     keywords.VALUES_BY_KEY: lambda _: _by_name({"anyOf": [_ref("values"), {"type": "null"}]}),
     keywords.DAY_NAMES: lambda _: _list(_one_of((*DAYS, *(day[:3] for day in DAYS))), least=1),

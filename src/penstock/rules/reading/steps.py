@@ -13,6 +13,7 @@ from penstock.rules.reading.keywords import GROUP_LENGTHS, LEASE_TERMS, STEP
 from penstock.rules.reading.levels import check_level
 from penstock.rules.reading.limits import LimitReader
 from penstock.rules.reading.lists import read_values
+from penstock.rules.reading.quotas import read_quota
 from penstock.rules.reading.tree import MappingNode, ScalarNode, SyntaxNode
 from penstock.rules.reading.values import FLAGS, Fields, Reading, read_fields, read_list, to_python
 from penstock.rules.reading.variants import read_plans, read_schedule, read_split
@@ -25,7 +26,7 @@ SUBNET = (24, 64)
 SHORTEST_HORIZON, LONGEST_HORIZON = MILLISECOND, SECOND
 _PROGRESS_EVERY = 1000
 _HAS_RATES = ("rate_limit", "limits", "plans", "split", "schedule")
-_MAKES_A_RULE = (*_HAS_RATES, "concurrency")
+_MAKES_A_RULE = (*_HAS_RATES, "concurrency", "quota")
 _NEEDS_A_RULE = ("slot_lease", "lease", "cost", "shadow_mode", "quota_mode", "detailed_metric")
 
 
@@ -138,10 +139,16 @@ class StepReader:
         elif "slot_lease" in nodes:
             message = "'slot_lease' has no effect without 'concurrency'"
             self._reading.warn(fields.place("slot_lease"), message)
+        if "quota" in nodes:
+            parts["meter"] = read_quota(self._reading, nodes["quota"], path)
+            if parts.get("unlimited") or parts.get("closed"):
+                message = "'quota' has no meaning beside a 'rate_limit' that is unlimited or 0"
+                self._reading.error(fields.place("quota"), message)
         if "lease" in nodes:
             parts["lease"] = self._lease(nodes["lease"])
             if nodes.keys().isdisjoint(_HAS_RATES):
-                message = "'lease' has no effect on 'concurrency'"
+                beside = "concurrency" if "concurrency" in nodes else "quota"
+                message = f"'lease' has no effect on {beside!r}"
                 self._reading.warn(fields.place("lease"), message)
         if "metadata" in nodes:
             parts["metadata"] = self._metadata(nodes["metadata"])

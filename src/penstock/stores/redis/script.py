@@ -19,11 +19,11 @@ from penstock.algorithms.calendar import calendar_window
 from penstock.durations import MICROSECOND, SECOND, format_duration
 from penstock.errors import UnsupportedLimit
 from penstock.limit_options import CALENDAR_UNITS, COLD, RAMP_STEPS
-from penstock.limits import CLOSED, Limit
+from penstock.limits import CLOSED, STOCK, Limit
 
 TWINS = (
-    "token_bucket", "initial_bucket", "fixed_window", "sliding_window", "sliding_log", "lockout",
-    "soft",
+    "token_bucket", "initial_bucket", "fixed_window", "sliding_window", "sliding_log", "stock",
+    "lockout", "soft",
 )  # fmt: skip
 FILES = ("base", *TWINS, "reserve", "request", "group", "batch")
 
@@ -262,12 +262,17 @@ def _sliding_log(limit: Limit, now: int, started: int) -> Rule:
     )
 
 
+def _stock(limit: Limit, now: int, started: int) -> Rule:
+    return Rule("stock", {})
+
+
 _RULES = {
     "token_bucket": _bucket,
     "leaky_bucket": _bucket,
     "fixed_window": _fixed_window,
     "sliding_window": _sliding_window,
     "sliding_log": _sliding_log,
+    STOCK: _stock,
 }
 
 
