@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from penstock.cli.arguments import FAILED, Commands, complain
+from penstock.cli.arguments import FAILED, Commands, complain, reader_may_leave
 from penstock.cli.logs import add_log_options, clear_progress, open_requests, trust_of
 from penstock.errors import PenstockError
 
@@ -82,10 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
             write_advice(advice, arguments.html)
         except OSError as error:
             return complain("recommend", f"{arguments.html}: {error.strerror}")
-    if arguments.json:
-        print(json.dumps(advice.as_dict(), ensure_ascii=True))
-    else:
-        print_sections(sections(advice))
+    with reader_may_leave():
+        if arguments.json:
+            print(json.dumps(advice.as_dict(), ensure_ascii=True))
+        else:
+            print_sections(sections(advice))
     if advice.interrupted:
         return INTERRUPTED
     return FAILED if advice.limit is None else 0

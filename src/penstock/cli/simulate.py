@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from penstock.cli.arguments import FAILED, Commands, add_merge_domains, complain
+from penstock.cli.arguments import FAILED, Commands, add_merge_domains, complain, reader_may_leave
 from penstock.cli.logs import add_log_options, clear_progress, open_requests, trust_of
 from penstock.errors import PenstockError
 from penstock.replay.report import check_condition, fails
@@ -22,7 +22,7 @@ def register(commands: Commands) -> None:
         description="Decides on every request of a log, or of synthetic traffic, by rules, at the"
         " time that the log says, and reports what they would have refused, and whom. Exit code"
         " 0; 1: a --fail-if holds; 130: interrupted, after the report of what was read.",
-        epilog="example: penstock simulate rules.yaml 'access.log*' --fail-if 'refused > 0.1%%'",
+        epilog="example: penstock simulate rules.yaml 'access.log*' --fail-if 'refused > 0.1%'",
     )
     parser.add_argument("rules", metavar="RULES", help="a file or a folder of YAML")
     parser.add_argument("logs", nargs="*", metavar="LOG", help="files, patterns, or - for stdin")
@@ -116,12 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
             write_report(report, arguments.html)
         except OSError as error:
             return complain("simulate", f"{arguments.html}: {error.strerror}")
-    if arguments.json:
-        print(json.dumps(report.as_dict(), ensure_ascii=True))
-    elif arguments.csv:
-        write_csv(report, sys.stdout)
-    else:
-        print_sections(sections(report))
+    with reader_may_leave():  # the exit code is that of the report all the same
+        if arguments.json:
+            print(json.dumps(report.as_dict(), ensure_ascii=True))
+        elif arguments.csv:
+            write_csv(report, sys.stdout)
+        else:
+            print_sections(sections(report))
     for failure in failures:
         print(f"penstock simulate: failed: {failure}", file=sys.stderr)
     if report.interrupted:

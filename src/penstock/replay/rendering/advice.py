@@ -75,6 +75,7 @@ def sections(advice: Recommendation) -> list[Section]:
     if advice.warnings:
         out.append(Section("what this log cannot tell", [f"- {each}" for each in advice.warnings]))
     if advice.yaml:
-        out.append(Section("rules to begin with", advice.yaml.rstrip().split("\n")))
+        lines = advice.yaml.rstrip().split("\n")
+        out.append(Section("rules to begin with", lines, is_verbatim=True))
     out.append(Section("read", [*advice.notes]))
     return out
