@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -273,13 +274,14 @@ class FastReplay:
         elif len(positions) == 1 and plain:
             ((position, _, grouping),) = tree.vary
             values = self._columns[shape.keys[position]].values
-            quick, texts = 0, None
+            quick, texts, ipv6_bits = 0, None, 0
             if grouping is None or grouping.group is None:
                 quick = 2
             elif grouping.group[0] == 32 and values.interner is not None:
-                quick, texts = 1, values.interner
-            number, limits, flags = self._treatment(rule)
-            shape.ends(node, BY_VALUE, NOTHING, position, quick, texts, number, limits, flags)
+                quick, texts, ipv6_bits = 1, values.interner, grouping.group[1]
+            shape.ends(
+                node, BY_VALUE, NOTHING, position, quick, texts, *self._treatment(rule), ipv6_bits
+            )
         elif len(positions) == 1:
             shape.ends(node, BY_VALUE, NOTHING, positions.pop())
         else:
@@ -296,13 +298,15 @@ class FastReplay:
             return NOTHING
         tree = self._nodes[shape.number][node]
         if match.rule is tree.rule and len(tree.vary) == 1 and not match.denied:
-            alias = self._same_address(shape, node, tree, match)
+            alias = self._same_address(shape, node, tree, match, values)
             if alias is not None:
                 return alias
         return self._entry(match, pairs)
 
-    def _same_address(self, shape: Any, node: int, tree: MatchNode, match: Match) -> int | None:
-        """The entry of an IPv4 address that is written as one of IPv6."""
+    def _same_address(
+        self, shape: Any, node: int, tree: MatchNode, match: Match, values: Sequence[int]
+    ) -> int | None:
+        """The entry of an address that is written in an unusual way: IPv4 as IPv6, a zone, ..."""
         ((position, _, grouping),) = tree.vary
         column = self._columns[shape.keys[position]].values
         if grouping is None or column.interner is None or tree.lists:
@@ -310,11 +314,18 @@ class FastReplay:
         rule = match.rule
         if rule.split or rule.plans or grouping.group is None or grouping.group[0] != 32:
             return None
-        address = match.values[position]
-        if not address.endswith("/32") or ":" in address:
+        key = match.values[position]
+        try:
+            network = ipaddress.ip_network(key)
+        except ValueError:
             return None
-        number = column.interner.number(address.removesuffix("/32").encode())
-        return int(shape.entry_of_value(node, number, self._decider))
+        if str(network) != key or network.prefixlen != grouping.group[network.version == 6]:
+            return None
+        if network.version == 4:
+            number = column.interner.number(str(network.network_address).encode())
+            return int(shape.entry_of_value(node, number, self._decider))
+        packed = network.network_address.packed
+        return int(shape.entry_of_ipv6(node, packed, values[position], self._decider))
 
     def in_force(self, schedule: int, now: int) -> int:
         """The limits of a rule with a schedule, at this moment."""

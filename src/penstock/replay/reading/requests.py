@@ -146,7 +146,7 @@ class LogRequests(Requests):
         self._zone = round(zone * 3600) * SECOND
         self.shown: list[tuple[str, int, bytes]] = []
         self.formats: list[LogFormat] = []
-        self._heads: list[tuple[Iterator[bytes], bytes]] = []
+        self._heads: list[tuple[Iterator[memoryview], bytes]] = []
         for file in self.files:
             chunks = iter(file.chunks())
             first = bytes(next(chunks, b""))
@@ -181,7 +181,7 @@ class LogRequests(Requests):
         self.whole_seconds = all(each.time == "time_clf" for each in self.formats)
         whole = self.whole_seconds and not any(reader.has_fraction() for reader in readers)
         self.whole_seconds = whole
-        ordering = Ordering(readers, spread_seconds=whole)
+        ordering = Ordering(readers, self._new_block, spread_seconds=whole)
         try:
             for block in ordering.blocks():
                 yield block
@@ -193,6 +193,9 @@ class LogRequests(Requests):
             self.late = ordering.late
             for file in self.files:
                 file.close()
+
+    def _new_block(self) -> Block:
+        return Block(len(self.words), len(self.numbers))
 
     def count(self, reader: _Reader, lines: int, malformed: int) -> None:
         self.lines += lines
@@ -215,7 +218,7 @@ class _Reader:
     """Reads one file into blocks."""
 
     def __init__(
-        self, requests: LogRequests, at: int, chunks: Iterator[bytes], first: bytes
+        self, requests: LogRequests, at: int, chunks: Iterator[memoryview], first: bytes
     ) -> None:
         self.at = at
         self.told: list[int] = []
@@ -251,10 +254,10 @@ class _Reader:
         scratch.scan(self._first, 0, block)
         return any(time % SECOND for time in block.times[: block.n])
 
-    def next_block(self) -> Block | None:
-        requests = self._requests
-        block = Block(len(requests.words), len(requests.numbers))
-        while block.n < BLOCK:
+    def read(self, block: Block) -> bool:
+        """Add requests to a block until it is full; whether there were any."""
+        start, room = block.n, len(block.times)
+        while block.n < room:
             if self._start >= len(self._data):
                 chunk = next(self._chunks, None)
                 if chunk is None:
@@ -264,19 +267,18 @@ class _Reader:
                     self._start = bytes(chunk).find(b"\n") + 1
                     self._skip_header = False
             self._start = self.scanner.scan(self._data, self._start, block)
-        requests.count(
+        self._requests.count(
             self, self.scanner.lines - self._lines, self.scanner.malformed - self._malformed
         )
         self._lines, self._malformed = self.scanner.lines, self.scanner.malformed
-        if block.n == 0:
-            return None
+        if block.n == start:
+            return False
         times: array[int] = block.times
-        self.newest = max(
-            self.newest, max(times[: block.n]) if block.n < 1000 else times[block.n - 1]
-        )
+        few = block.n - start < 1000
+        self.newest = max(self.newest, max(times[start : block.n]) if few else times[block.n - 1])
         if self._shift >= 0:
-            shift_back(times, block.numbers[self._shift], 0, block.n)
-        return block
+            shift_back(times, block.numbers[self._shift], start, block.n)
+        return True
 
 
 def _words(log_format: LogFormat) -> list[str]:
