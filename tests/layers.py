@@ -303,7 +303,10 @@ INSIDE: dict[str, list[set[str]]] = {
         {"replay"},
     ],
     "replay.recommending": [
-        {"arrivals", "choosing", "frontier", "yaml"},
+        {"arrivals", "choosing", "yaml"},
+        {"recommendation", "sampling"},
+        {"needs"},
+        {"plotting"},
         {"recommend"},
     ],
     "replay.exporting": [

@@ -18,7 +18,8 @@ from penstock.replay.exporting.export import Export, export, keys_of
 from penstock.replay.exporting.items import ExportError
 from penstock.replay.reading.formats import LogError
 from penstock.replay.reading.requests import Requests, read_log
-from penstock.replay.recommending.recommend import Recommendation, recommend
+from penstock.replay.recommending.recommend import recommend
+from penstock.replay.recommending.recommendation import Recommendation
 from penstock.replay.report import Report, RuleReport
 from penstock.replay.simulate import simulate
 

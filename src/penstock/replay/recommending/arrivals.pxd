@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
+cdef int64_t HOUR
 
 @cython.locals(i=int64_t, at=int64_t)
 cpdef group_by_key(

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from array import array
 
+HOUR = 3_600_000_000_000
+
 
 def group_by_key(
     keys: array[int],
@@ -159,7 +161,7 @@ def refused_times(
 def count_hours(times: array[int], n: int, out: array[int]) -> None:
     """Requests by hour of the week, from Monday on, in UTC; ``out`` has 168 cells."""
     for i in range(n):
-        hour = times[i] // 3_600_000_000_000
+        hour = times[i] // HOUR
         # 1970 began on a Thursday.
         out[(hour + 72) % 168] += 1
 

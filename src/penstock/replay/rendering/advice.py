@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from penstock.durations import format_period
 from penstock.replay.behaviour import describe
-from penstock.replay.recommending.recommend import Consequence, Recommendation
+from penstock.replay.recommending.recommendation import (
+    Consequence,
+    Recommendation,
+    WindowChoice,
+)
 from penstock.replay.rendering.sections import Section, number, safe, share
 from penstock.replay.report import shown_time
 
@@ -15,8 +19,8 @@ def headline(advice: Recommendation) -> str:
     by = " and ".join(advice.by)
     if advice.limit is None:
         return f"No recommendation: {advice.reason}."
-    assert advice.whole is not None
-    return f"{advice.limit} for each {by}: {consequence(advice.whole)}."
+    assert advice.holdout is not None
+    return f"{advice.limit} for each {by}: {consequence(advice.holdout)}."
 
 
 def consequence(of: Consequence) -> str:
@@ -31,6 +35,27 @@ def consequence(of: Consequence) -> str:
     )
 
 
+def basis(advice: Recommendation) -> list[str]:
+    """What the figures of the first line are from, and what else would do."""
+    assert advice.whole is not None
+    out = [
+        "Chosen from the first 70 % of the time; the figures above are from the last 30 %. In the"
+        f" whole log it {consequence(advice.whole)}."
+    ]
+    if advice.trades:
+        out.append(
+            f"Rate and burst can be traded: {' or '.join(advice.trades)} refuses nobody either who"
+            " does not look automated."
+        )
+    return out
+
+
+def likely(each: WindowChoice) -> str:
+    """The 99.9 % or what was asked for, as an interval."""
+    low, high = each.uncertainty
+    return number(low) if low == high else f"{number(low)} to {number(high)}"
+
+
 def sections(advice: Recommendation) -> list[Section]:
     out = [Section("", [headline(advice)])]
     if advice.requests:
@@ -40,22 +65,21 @@ def sections(advice: Recommendation) -> list[Section]:
         )
     if advice.limit is not None:
         assert advice.choice is not None
-        assert advice.holdout is not None
         out[0].lines.append(f"Why: {advice.choice.why}.")
-        out[0].lines.append(
-            "Chosen from the first 70 % of the time. In the last 30 % it"
-            f" {consequence(advice.holdout)}."
-        )
+        out[0].lines += basis(advice)
     if advice.windows:
         out.append(
             Section(
                 "by window: the most that a key needed",
-                columns=["window", ">median", ">99 %", ">99.9 %", ">most", ">limit", "why"],
+                columns=[
+                    "window", ">median", ">99 %", ">99.9 %", ">95 % sure", ">most", ">limit", "why",
+                ],
                 rows=[
                     [
                         format_period(each.window), *(
-                            number(each.quantiles[name]) for name in ("p50", "p99", "p99.9", "p100")
-                        ), number(each.choice.limit), each.choice.why,
+                            number(each.quantiles[name]) for name in ("p50", "p99", "p99.9")
+                        ), likely(each), number(each.quantiles["p100"]),
+                        number(each.choice.limit), each.choice.why,
                     ]
                     for each in advice.windows
                 ],

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from penstock.replay.behaviour import describe
-from penstock.replay.recommending.recommend import Recommendation
+from penstock.replay.recommending.recommendation import Recommendation
 from penstock.replay.rendering import advice as advice_text
 from penstock.replay.rendering import sections
 from penstock.replay.rendering.sections import number, safe, share
