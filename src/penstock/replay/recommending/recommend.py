@@ -168,7 +168,7 @@ def _recommend(
     out.limit = text
     out.bucket = SECOND / interval_ns, burst
     for limit in (nice_up(minute.choice.limit / 2), nice_up(minute.choice.limit * 2)):
-        bursts = per_key(arrivals.bursts_at, fit, -(-minute.window // limit))
+        bursts = per_key(arrivals.bursts_at, whole, -(-minute.window // limit))
         if behaviour.people(bursts):
             out.trades.append(
                 f"{limit}/{format_period(minute.window)} burst {behaviour.people(bursts)}"
