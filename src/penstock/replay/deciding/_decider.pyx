@@ -717,6 +717,17 @@ cdef class Decider:
         cdef Entry* it = self.entries + number
         return it.rule, it.limits, it.row, it.flags, it.shape, it.node, it.value
 
+    def entry_of_row(self, int32_t rule, int64_t rows):
+        """For each row of a rule, the first entry that counts there."""
+        cdef int64_t i
+        cdef Entry* it
+        cdef list out = [NOTHING] * rows
+        for i in range(self.count - 1, -1, -1):
+            it = self.entries + i
+            if it.rule == rule:
+                out[it.row] = i
+        return out
+
     def rows_of(self, const int32_t[::1] matched, int64_t n, int32_t[::1] out):
         """The row of each request's entry, or NOTHING."""
         cdef int64_t i

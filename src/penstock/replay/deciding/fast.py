@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.algorithms import build
@@ -427,15 +427,14 @@ class FastReplay:
             self.start(0)
         decider = self._decider
         agent = text_reader(self._requests, "header:user-agent")
-        entries: dict[tuple[int, int], int] = {}
 
-        def key_reader(rule: int) -> Any:
+        def key_reader(number: int, tally: Tally) -> Callable[[int], str]:
+            entries: list[int] = []
+
             def name(row: int) -> str:
-                if not entries:
-                    for entry in range(decider.count):
-                        of, _, at, *_ = decider.entry(entry)
-                        entries.setdefault((of, at), entry)
-                return self.key_name(entries[rule, row])
+                if len(entries) < tally.keys:
+                    entries[:] = decider.entry_of_row(number, tally.keys)
+                return self.key_name(entries[row])
 
             return name
 
@@ -446,7 +445,7 @@ class FastReplay:
             unmatched=decider.unmatched,
             way=self.way,
             rules=[
-                RuleTally(rule, tally, key_reader(number), agent)
+                RuleTally(rule, tally, key_reader(number, tally), agent)
                 for number, (rule, tally, _) in enumerate(self._rules)
             ],
         )

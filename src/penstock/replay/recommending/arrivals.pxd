@@ -45,3 +45,6 @@ cpdef count_hours(int64_t[::1] times, int64_t n, int64_t[::1] out)
 cpdef int64_t keep_sampled(
     int32_t[::1] keys, int64_t[::1] times, int64_t n, int32_t[::1] kept
 )
+
+@cython.locals(i=int64_t, out=list)
+cpdef list rows_from(int64_t[::1] needs, int64_t least)

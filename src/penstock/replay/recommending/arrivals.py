@@ -175,3 +175,12 @@ def keep_sampled(keys: array[int], times: array[int], n: int, kept: array[int]) 
             times[left] = times[i]
             left += 1
     return left
+
+
+def rows_from(needs: array[int], least: int) -> list[int]:
+    """The keys that need at least so much."""
+    out = []
+    for i in range(len(needs)):
+        if needs[i] >= least:
+            out.append(i)
+    return out

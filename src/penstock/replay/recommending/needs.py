@@ -46,7 +46,7 @@ class Behaviour:
         looked = 0
         for count in (64, LOOKED_AT):  # mostly it is among the first
             least = heapq.nlargest(count, needs)[-1] if needs else 0
-            above = [row for row, need in enumerate(needs) if need >= max(1, least)]
+            above = arrivals.rows_from(needs, max(1, least))
             above.sort(key=needs.__getitem__, reverse=True)
             for row in above[looked:count]:
                 if not self.is_automated(row):
