@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ def simulate(
     If it is interrupted by Ctrl-C, the report is about what was read so far.
     """
     source = as_requests(requests)
-    settings = Settings(trust, dict(dimensions or {}), domain, cost)
+    settings = Settings(trust, dict(dimensions or {}), domain, cost).reading(source.fields)
+    fields = source.fields
     variants = [("rules", as_rules(rules))]
     if against is not None:
         variants.append(("against", as_rules(against)))
@@ -67,8 +68,8 @@ def simulate(
         variants += [(name, with_algorithm(variants[0][1], name)) for name in ALGORITHMS]
     wants = [needs(each, settings) for _, each in variants]
     words: set[str] = set()
-    for fields, _ in wants:
-        words.update(source.words if fields is None else fields)
+    for used, _ in wants:
+        words.update(fields if used is None else used)
     if against is not None:
         words.add("peer")
     source.want(words, {number for _, numbers in wants for number in numbers})
@@ -112,6 +113,8 @@ def simulate(
             report.algorithms.append(AlgorithmRow(name, result.refused, touched))
     report.seconds = time.monotonic() - began
     report.warnings = warnings_of(report, variants[0][1], source, refused_before)
+    report.warnings += unmatched_warnings(report, settings)
+    report.warnings += one_key_warnings(report, fields)
     return report
 
 
@@ -240,13 +243,6 @@ def warnings_of(report: Report, rules: RuleSet, source: Requests, refused_before
             f"{share:.2%} of the requests were answered 429 already: clients would have sent"
             " others without that limit"
         )
-    for rule in report.rules:
-        unknown = [key for key in rule.top if key.key.endswith("=unknown")]
-        if rule.keys == 1 and rule.asked > 100 and ("remote_address" in rule.id or unknown):
-            out.append(
-                f"{rule.id} saw one address only: does the log have the client's, or that of a"
-                " proxy (--trusted, --format)?"
-            )
     if report.ambiguous:
         out.append(
             f"{report.ambiguous} requests have paths that servers read in several ways: they get"
@@ -261,6 +257,42 @@ def warnings_of(report: Report, rules: RuleSet, source: Requests, refused_before
             "clients that are refused behave otherwise than the log says: some retry, some leave"
         )
     return out
+
+
+def unmatched_warnings(report: Report, settings: Settings) -> list[str]:
+    if not report.requests or report.unmatched < report.requests:
+        return []
+    hint = (
+        "does the log have the fields that the keys of the rules are from (--field, --dimension)?"
+    )
+    if settings.dimensions and settings.trust.nobody:
+        hint = "headers are read from trusted proxies only: --trusted CIDR"
+    return [f"no request met a rule: {hint}"]
+
+
+def one_key_warnings(report: Report, fields: Sequence[str]) -> list[str]:
+    """About rules that are meant to tell clients apart, and do not in this log."""
+    out = []
+    for rule in report.rules:
+        varies = any("=" not in part for part in rule.id.split("/")[1:])
+        if rule.keys == 1 and rule.asked > 100 and varies:
+            out.append(
+                f"{rule.id} counted all of its {rule.asked:,} requests as one key: "
+                + one_key_hint(rule.id, fields)
+            )
+    return out
+
+
+def one_key_hint(what: str, fields: Sequence[str]) -> str:
+    """Why there may be one key only."""
+    if "address" not in what and not what.endswith("ip"):
+        return "does the log say whose request it was (--field, --dimension)?"
+    if "peer" not in fields and "header:x-forwarded-for" in fields:
+        return (
+            "this log has no address but that in X-Forwarded-For; name the proxies that set it,"
+            " such as --trusted 10.0.0.0/8"
+        )
+    return "is it the address of a proxy (--trusted, --format)?"
 
 
 def _days(span: int) -> str:

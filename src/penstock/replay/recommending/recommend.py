@@ -36,7 +36,7 @@ from penstock.replay.recommending.plotting import fill_plots
 from penstock.replay.recommending.recommendation import SECOND, Recommendation, WindowChoice
 from penstock.replay.recommending.sampling import Arrivals
 from penstock.replay.recommending.yaml import rules_yaml
-from penstock.replay.simulate import RequestsLike, as_requests
+from penstock.replay.simulate import RequestsLike, as_requests, one_key_hint
 from penstock.rules.reading.loading import read_rules
 
 WINDOWS = (SECOND, 10 * SECOND, 60 * SECOND, 3600 * SECOND, 86400 * SECOND)
@@ -65,7 +65,8 @@ def recommend(
         raise PenstockError("quantile is between 0 and 1, and headroom is at least 1")
     keys = tuple(part.strip() for part in (by.split(",") if isinstance(by, str) else by))
     source = as_requests(requests)
-    settings = Settings(trust, dict(dimensions or {}))
+    settings = Settings(trust, dict(dimensions or {})).reading(source.fields)
+    log_fields = source.fields
     rules = read_rules(_rules_by(keys))
     fields, numbers = needs_of(rules, settings)
     source.want(source.words if fields is None else fields, numbers)
@@ -88,7 +89,7 @@ def recommend(
     out.requests, out.keys = tally.tally.asked, tally.tally.keys
     out.lines, out.malformed = source.lines, source.malformed
     out.sampled = collected.share(tally.tally.keys)
-    _recommend(out, collected, tally, quantile, headroom)
+    _recommend(out, collected, tally, quantile, headroom, log_fields)
     if refused_before:
         out.warnings.append(
             f"{refused_before:,} requests were answered 429 already: what those clients would"
@@ -125,12 +126,17 @@ def _rules_by(keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _recommend(
-    out: Recommendation, collected: Arrivals, tally: RuleTally, quantile: float, headroom: float
+    out: Recommendation,
+    collected: Arrivals,
+    tally: RuleTally,
+    quantile: float,
+    headroom: float,
+    fields: Sequence[str],
 ) -> None:
     span = out.last - out.first
     keys = tally.tally.keys
     out.heaviest = tally.top(20, by_refused=False)
-    out.reason = _too_little(out, span)
+    out.reason = _too_little(out, span, fields)
     if out.reason:
         return
     cut = out.first + int(span * FIT)
@@ -189,7 +195,7 @@ def _recommend(
     out.yaml = rules_yaml(out.by, text, minute.choice.why)
 
 
-def _too_little(out: Recommendation, span: int) -> str:
+def _too_little(out: Recommendation, span: int, fields: Sequence[str]) -> str:
     if out.requests < LEAST_REQUESTS:
         few = "request is" if out.requests == 1 else "requests are"
         needed = f"{out.requests:,} {few} too few: a limit needs at least {LEAST_REQUESTS:,}"
@@ -203,7 +209,7 @@ def _too_little(out: Recommendation, span: int) -> str:
         few = "key is" if out.keys == 1 else "different keys are"
         return (
             f"{out.keys:,} {few} too few: at least {LEAST_KEYS} are needed to tell"
-            " what is usual (is it the address of a proxy? see --trusted and --by)"
+            f" what is usual; {one_key_hint(out.by[-1], fields)}"
         )
     if span < LEAST_SPAN:
         return (
