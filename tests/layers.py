@@ -283,6 +283,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"deciding"},
         {"behaviour", "traffic"},
         {"report"},
+        {"cautions"},
         {"simulate"},
         {"exporting", "recommending"},
         {"rendering"},

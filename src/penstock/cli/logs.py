@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from penstock.replay.reading.requests import Requests, read_log
 # A run that is done sooner shows no progress.
 _QUIET_SECONDS = 1.0
 _EVERY = 0.2
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +60,21 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         help="where a key of the rules comes from: tenant=field:tenant_id, user=header:x-user",
     )
     group.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def add_memory(parser: argparse.ArgumentParser, beyond: str) -> None:
+    parser.add_argument(
+        "--memory", type=_size, default=1 << 30, metavar="SIZE",
+        help=f"for what is kept of the log, such as 500M (default 1G): {beyond}. The program itself"
+        " takes about 40 MB more",
+    )  # fmt: skip
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.I)
+    if match is None or not int(match[1]):
+        raise argparse.ArgumentTypeError(f"a size is written like 500M or 2G, not {text!r:.50}")
+    return int(match[1]) * _UNITS[match[2].upper()]
 
 
 def open_requests(arguments: argparse.Namespace, names: list[str]) -> Requests:

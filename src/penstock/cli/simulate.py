@@ -8,7 +8,13 @@ import sys
 from pathlib import Path
 
 from penstock.cli.arguments import FAILED, Commands, add_merge_domains, complain, reader_may_leave
-from penstock.cli.logs import add_log_options, clear_progress, open_requests, trust_of
+from penstock.cli.logs import (
+    add_log_options,
+    add_memory,
+    clear_progress,
+    open_requests,
+    trust_of,
+)
 from penstock.errors import PenstockError
 from penstock.replay.report import check_condition, fails
 
@@ -41,6 +47,7 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--cost", metavar="NUMBER", help="count by a number of the log, such as bytes"
     )
+    add_memory(parser, "beyond it, the report is about what was read until then (exit code 1)")
     parser.add_argument("--domain", help="the domain, if there are several")
     parser.add_argument(
         "--fail-if",
@@ -103,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
             domain=arguments.domain,
             cost=arguments.cost,
             algorithms=arguments.algorithms,
+            memory=arguments.memory,
         )
         failures = [reason for each in arguments.fail_if if (reason := fails(each, report))]
     except (PenstockError, ValueError) as error:
@@ -127,4 +135,4 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"penstock simulate: failed: {failure}", file=sys.stderr)
     if report.interrupted:
         return INTERRUPTED
-    return FAILED if failures else 0
+    return FAILED if failures or report.stopped else 0

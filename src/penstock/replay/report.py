@@ -103,6 +103,8 @@ class Report:
     change: Change | None = None
     algorithms: list[AlgorithmRow] = field(default_factory=list)
     interrupted: bool = False
+    stopped: str = ""  # why not all of the log was read
+    memory: int = 0  # bytes for keys and texts
     seconds: float = 0.0
     way: str = "fast"
 
@@ -132,6 +134,8 @@ class Report:
             "lines": self.lines,
             "malformed": self.malformed,
             "interrupted": self.interrupted,
+            "stopped": self.stopped,
+            "memory": self.memory,
             "rules": [_rule_dict(rule) for rule in self.rules],
             "algorithms": [
                 {"algorithm": row.algorithm, "refused": row.refused, "keys": row.keys_refused}

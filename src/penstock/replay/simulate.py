@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from penstock.integrations.deciding.descriptors import Dimension
 from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
 from penstock.integrations.deciding.request import Request
 from penstock.limits import Limit
+from penstock.replay import cautions
 from penstock.replay.deciding.replay import needs, replay_of
 from penstock.replay.deciding.settings import Settings
 from penstock.replay.reading.blocks import Block, count_of
@@ -28,9 +29,8 @@ from penstock.replay.reading.requests import LogRequests, Requests, read_log
 from penstock.replay.report import AlgorithmRow, Change, Report, rule_report
 from penstock.rules.model import Domain, RuleLimit, RuleSet, Step
 from penstock.rules.reading.loading import load_rules, read_rules
-from penstock.rules.walk import all_rules, limits_of
 
-SECOND = 1_000_000_000
+DEFAULT_MEMORY = 1 << 30
 ALGORITHMS = ("token_bucket", "fixed_window", "sliding_window", "sliding_log")
 RulesLike = RuleSet | str | Path | Mapping[str, Any]
 RequestsLike = Requests | str | Path | Iterable[Mapping[str, Any]]
@@ -47,6 +47,7 @@ def simulate(
     domain: str | None = None,
     cost: str | None = None,
     algorithms: bool = False,
+    memory: int = DEFAULT_MEMORY,
     progress: Callable[[Report], None] | None = None,
 ) -> Report:
     """Decide on every request by the rules, at the time that the log says.
@@ -54,9 +55,10 @@ def simulate(
     ``rules``: a file, the text of one, the same as a dict, or a `RuleSet`. ``requests``: a log
     file, mappings, or `Requests`. ``against``: older rules to compare with. ``trust``,
     ``dimensions`` and ``domain`` are those of middleware. ``cost``: a number of the log, such as
-    ``"bytes"``, by which requests count. ``algorithms``: compare the algorithms.
+    ``"bytes"``, by which requests count. ``algorithms``: compare the algorithms. ``memory``: the
+    most bytes for keys and texts of the log.
 
-    If it is interrupted by Ctrl-C, the report is about what was read so far.
+    If it is interrupted by Ctrl-C, or needs more memory, the report is about what was read so far.
     """
     source = as_requests(requests)
     settings = Settings(trust, dict(dimensions or {}), domain, cost).reading(source.fields)
@@ -91,6 +93,10 @@ def simulate(
                 refused_before += count_of(column, block.n, 429)
             if progress is not None:
                 progress(report)
+            report.memory = source.bytes + sum(replay.bytes for replay in replays)
+            if report.memory > memory:
+                report.stopped = cautions.out_of_memory(report.requests, memory)
+                break
     except KeyboardInterrupt:
         report.interrupted = True
     outcome = replays[0].outcome()
@@ -112,9 +118,11 @@ def simulate(
             touched = sum(tally.tally.touched() for tally in result.rules)
             report.algorithms.append(AlgorithmRow(name, result.refused, touched))
     report.seconds = time.monotonic() - began
-    report.warnings = warnings_of(report, variants[0][1], source, refused_before)
-    report.warnings += unmatched_warnings(report, settings)
-    report.warnings += one_key_warnings(report, fields)
+    report.warnings = [
+        *cautions.warnings_of(report, variants[0][1], source, refused_before),
+        *cautions.unmatched_warnings(report, settings),
+        *cautions.one_key_warnings(report, fields),
+    ]
     return report
 
 
@@ -173,7 +181,7 @@ def as_rules(rules: RulesLike) -> RuleSet:
 
 
 def with_algorithm(rules: RuleSet, algorithm: str) -> RuleSet:
-    """The rules with another algorithm for each limit that has no options of its own."""
+    """The rules with another algorithm for each limit. One that has it already stays as it is."""
 
     def changed(limits: tuple[RuleLimit, ...]) -> tuple[RuleLimit, ...]:
         return tuple(replace(each, limit=_limit(each.limit, algorithm)) for each in limits)
@@ -198,109 +206,9 @@ def with_algorithm(rules: RuleSet, algorithm: str) -> RuleSet:
 
 
 def _limit(limit: Limit, algorithm: str) -> Limit:
-    if limit.amount == 0:
-        return limit
+    if limit.amount == 0 or limit.algorithm == algorithm:
+        return limit  # with its burst and all other options
     try:
         return Limit(limit.amount, f"{limit.period_ns}ns", algorithm=algorithm)
     except LimitError:  # a sliding log has a longest length
         return limit
-
-
-def warnings_of(report: Report, rules: RuleSet, source: Requests, refused_before: int) -> list[str]:
-    """What this log cannot tell."""
-    out: list[str] = []
-    span = report.last - report.first
-    if report.interrupted:
-        out.append("interrupted: this is about the requests that were read until then")
-    if not report.requests:
-        return [*out, "there was no request"]
-    short = [
-        str(limit.limit)
-        for rule in all_rules(rules)
-        for _, limits in limits_of(rule)
-        for limit in limits
-        if 0 < limit.limit.period_ns < 10 * SECOND
-    ]
-    if source.whole_seconds and short:
-        out.append(
-            f"the log has whole seconds only: what {short[0]} refuses within some seconds is"
-            " an estimate (requests are spread evenly over each second)"
-        )
-    long = [
-        str(limit.limit)
-        for rule in all_rules(rules)
-        for _, limits in limits_of(rule)
-        for limit in limits
-        if limit.limit.period_ns > span
-    ]
-    if long:
-        out.append(f"the log is shorter than the period of {long[0]}")
-    if span < 7 * 86400 * SECOND:
-        out.append(f"the log covers {_days(span)}: a weekly peak may be missing")
-    if refused_before:
-        share = refused_before / report.requests
-        out.append(
-            f"{share:.2%} of the requests were answered 429 already: clients would have sent"
-            " others without that limit"
-        )
-    if report.ambiguous:
-        out.append(
-            f"{report.ambiguous} requests have paths that servers read in several ways: they get"
-            " 400 before any limit"
-        )
-    if source.late:
-        out.append(f"{source.late} lines were far out of order, and were moved to their neighbours")
-    if any(rule.concurrency for rule in all_rules(rules)) and "duration" not in source.numbers:
-        out.append("the log has no durations: concurrency was not simulated")
-    if report.refused:
-        out.append(
-            "clients that are refused behave otherwise than the log says: some retry, some leave"
-        )
-    return out
-
-
-def unmatched_warnings(report: Report, settings: Settings) -> list[str]:
-    if not report.requests or report.unmatched < report.requests:
-        return []
-    hint = (
-        "does the log have the fields that the keys of the rules are from (--field, --dimension)?"
-    )
-    if settings.dimensions and settings.trust.nobody:
-        hint = "headers are read from trusted proxies only: --trusted CIDR"
-    return [f"no request met a rule: {hint}"]
-
-
-def one_key_warnings(report: Report, fields: Sequence[str]) -> list[str]:
-    """About rules that are meant to tell clients apart, and do not in this log."""
-    out = []
-    for rule in report.rules:
-        varies = any("=" not in part for part in rule.id.split("/")[1:])
-        if rule.keys == 1 and rule.asked > 100 and varies:
-            out.append(
-                f"{rule.id} counted all of its {rule.asked:,} requests as one key: "
-                + one_key_hint(rule.id, fields)
-            )
-    return out
-
-
-def one_key_hint(what: str, fields: Sequence[str]) -> str:
-    """Why there may be one key only."""
-    if "address" not in what and not what.endswith("ip"):
-        return "does the log say whose request it was (--field, --dimension)?"
-    if "peer" not in fields and "header:x-forwarded-for" in fields:
-        return (
-            "this log has no address but that in X-Forwarded-For; name the proxies that set it,"
-            " such as --trusted 10.0.0.0/8"
-        )
-    return "is it the address of a proxy (--trusted, --format)?"
-
-
-def _days(span: int) -> str:
-    seconds = span / SECOND
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 2 * 86400:
-        return f"{seconds / 3600:.0f} h"
-    return f"{seconds / 86400:.1f} days"

@@ -141,11 +141,27 @@ def test_memory_is_bounded_by_leaving_out_whole_keys(monkeypatch: pytest.MonkeyP
     full = recommend(many)
     monkeypatch.setattr(module, "_HEAVIEST", 10)
     monkeypatch.setattr(module, "_LEAST_ARRIVALS", 1000)
-    advice = recommend(many, memory=24 * 40_000)
+    monkeypatch.setattr(module, "_ARRIVAL_BYTES", 100)  # the tables are large beside so few
+    advice = recommend(many, memory=full.memory + 40_000 * 100 - 36 * full.requests)
+    assert advice.stopped == ""
+    assert advice.memory <= full.memory + 40_000 * 100 - 36 * full.requests
     assert 0 < advice.sampled < 1
     assert full.heaviest == advice.heaviest  # the heaviest are never lost
     assert advice.limit == full.limit
     assert any("of the keys were looked at" in warning for warning in advice.warnings)
+
+
+def test_too_many_keys_for_the_memory_are_said_so() -> None:
+    many = traffic(count=3000)
+    advice = recommend(many, memory=1 << 20)
+    assert advice.stopped.startswith("stopped after ")
+    assert advice.warnings[0] == advice.stopped
+    report = simulate(advice_rules, many, memory=1 << 20)
+    assert "write --memory with more" in report.warnings[0]
+    assert simulate(advice_rules, many).stopped == ""
+
+
+advice_rules = {"domain": "web", "descriptors": [{"key": "remote_address", "limits": "9/minute"}]}
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -712,6 +712,16 @@ cdef class Decider:
         self.count += 1
         return <int32_t> (self.count - 1)
 
+    @property
+    def bytes(self):
+        """Memory for keys: of rules, of limits (rows that grow at their first size), and tables."""
+        cdef int64_t size = self.room * sizeof(Entry)
+        for tally in self.tallies:
+            size += (<Tally> tally).room * sizeof(KeyStat) + BINS_MOST * 16
+        for counter in self.all_counters:
+            size += (<Counter> counter).room * ((<Counter> counter).words * 8 + 8)
+        return size
+
     def entry(self, int64_t number):
         """rule, limits, row, flags; and shape, node and value, where these make the key"""
         cdef Entry* it = self.entries + number

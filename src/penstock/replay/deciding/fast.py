@@ -115,6 +115,11 @@ class FastReplay:
         self._cost = numbers.index(cost) if cost else -1
         self._assets = array("b", [0])
 
+    @property
+    def bytes(self) -> int:
+        """Memory for keys."""
+        return self._decider.bytes if self._started else 0
+
     def feed(self, block: Block) -> array[int]:
         """Decide on a block; what became of each request."""
         matched = self.match(block)

@@ -53,6 +53,7 @@ class Interner:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._texts: list[bytes | None] = [None]
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -71,12 +72,13 @@ class Interner:
         if number is None:
             number = self._numbers[text] = len(self._texts)
             self._texts.append(text)
+            self._bytes += len(text) + 120
         return number
 
     @property
     def bytes(self) -> int:
         """Memory in use, roughly."""
-        return sum(len(text or b"") + 120 for text in self._texts)
+        return self._bytes
 
 
 class Scanner:

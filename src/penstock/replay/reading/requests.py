@@ -45,6 +45,11 @@ class Requests:
         """The names of the texts that these requests have."""
         return list(self.words)
 
+    @property
+    def bytes(self) -> int:
+        """Memory for the distinct texts."""
+        return sum(interner.bytes for interner in self.interners)
+
     def want(self, words: Iterable[str] | None, numbers: Iterable[str] = ()) -> None:
         """Say which fields are used; others need not be read. None stands for all."""
 

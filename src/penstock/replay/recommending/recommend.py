@@ -17,6 +17,7 @@ from penstock.errors import PenstockError
 from penstock.integrations.deciding.descriptors import Dimension
 from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
 from penstock.integrations.deciding.request import Request
+from penstock.replay.cautions import one_key_hint, out_of_memory
 from penstock.replay.deciding.replay import needs as needs_of
 from penstock.replay.deciding.replay import replay_of
 from penstock.replay.deciding.settings import Settings
@@ -36,13 +37,12 @@ from penstock.replay.recommending.plotting import fill_plots
 from penstock.replay.recommending.recommendation import SECOND, Recommendation, WindowChoice
 from penstock.replay.recommending.sampling import Arrivals
 from penstock.replay.recommending.yaml import rules_yaml
-from penstock.replay.simulate import RequestsLike, as_requests, one_key_hint
+from penstock.replay.simulate import DEFAULT_MEMORY, RequestsLike, as_requests
 from penstock.rules.reading.loading import read_rules
 
 WINDOWS = (SECOND, 10 * SECOND, 60 * SECOND, 3600 * SECOND, 86400 * SECOND)
 FIT = 0.7
 LEAST_REQUESTS, LEAST_KEYS, LEAST_SPAN = 1000, 20, 600 * SECOND
-_DEFAULT_MEMORY = 1 << 30
 
 
 def recommend(
@@ -53,13 +53,13 @@ def recommend(
     headroom: float = 1.5,
     trust: Trust = NOBODY_TRUSTED,
     dimensions: Mapping[str, Dimension[Request]] | None = None,
-    memory: int = _DEFAULT_MEMORY,
+    memory: int = DEFAULT_MEMORY,
 ) -> Recommendation:
     """Find a limit for each value of ``by``: ``"user"``, or ``"path,remote_address"``.
 
     A part may have a value: ``"path=/login,remote_address"`` is about log-ins only. ``memory``
-    bounds the bytes for arrivals: if they are more, some keys are left out as a whole, but never
-    the heaviest.
+    bounds the bytes for arrivals, keys and texts: if there are more arrivals, some keys are left
+    out as a whole, but never the heaviest; if there are more keys, it stops reading.
     """
     if not 0 < quantile < 1 or not headroom >= 1:
         raise PenstockError("quantile is between 0 and 1, and headroom is at least 1")
@@ -77,7 +77,12 @@ def recommend(
     try:
         for block in source.blocks():
             rows = replay.feed_rows(block)
+            tables = source.bytes + replay.bytes
+            if not collected.has_room(tables):
+                out.stopped = out_of_memory(source.lines, memory)
+                break
             collected.add(rows, block.times, block.n, replay)
+            out.memory = tables + collected.bytes
             out.first = out.first or block.times[0]
             out.last = block.times[block.n - 1]
             if "status" in source.numbers:
@@ -105,6 +110,8 @@ def recommend(
         )
     if source.late:
         out.warnings.append(f"{source.late:,} lines were far out of order")
+    if out.stopped:
+        out.warnings.insert(0, out.stopped)
     if out.interrupted:
         out.warnings.append("interrupted: this is from the requests that were read until then")
     return out

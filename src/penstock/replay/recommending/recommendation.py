@@ -81,6 +81,8 @@ class Recommendation:
     lines: int = 0
     malformed: int = 0
     interrupted: bool = False
+    stopped: str = ""  # why not all of the log was read
+    memory: int = 0  # bytes for arrivals, keys and texts
     yaml: str = ""
 
     @property
@@ -113,6 +115,8 @@ class Recommendation:
             "last": self.last / SECOND,
             "sampled": self.sampled,
             "malformed": self.malformed,
+            "stopped": self.stopped,
+            "memory": self.memory,
             "windows": [
                 {
                     "window_seconds": each.window / SECOND,

@@ -14,18 +14,29 @@ from penstock.replay.recommending import arrivals
 
 _HEAVIEST = 1000
 _LEAST_ARRIVALS = 100_000
+# As it came, and by key: all of them, the first 70 %, and the rest.
+_ARRIVAL_BYTES = 12 + 3 * 8
 
 
 class Arrivals:
     """The time and the key of each request, in bounded memory."""
 
     def __init__(self, memory: int) -> None:
+        self._memory = memory
         self.keys: array[int] = array("i")
         self.times: array[int] = array("q")
-        # Each request twice: as it came, and by key.
-        self._most = max(_LEAST_ARRIVALS, memory // 24)
+        self._most = 0
         self._halvings = 0
         self._heavy: set[int] = set()
+
+    @property
+    def bytes(self) -> int:
+        return _ARRIVAL_BYTES * len(self.keys)
+
+    def has_room(self, tables: int) -> bool:
+        """Set how much there is beside tables of that size; whether that is enough."""
+        self._most = (self._memory - tables) // _ARRIVAL_BYTES
+        return self._most >= _LEAST_ARRIVALS
 
     def add(self, rows: array[int], times: array[int], n: int, replay: Any) -> None:
         if self._halvings:
