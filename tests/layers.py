@@ -318,8 +318,8 @@ INSIDE: dict[str, list[set[str]]] = {
         {"export"},
     ],
     "replay.rendering": [
-        {"sections", "svg", "tables"},
-        {"advice", "terminal"},
+        {"sections", "svg"},
+        {"advice", "page", "plots", "tables", "terminal"},
         {"html"},
     ],
     "service": [

@@ -7,10 +7,16 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.integrations.deciding.identity import FORWARDED, X_FORWARDED_FOR, Trust
 from penstock.replay.reading.formats import LogError
 from penstock.replay.reading.requests import Requests, read_log
+
+if TYPE_CHECKING:
+    from penstock.replay.recommending.recommendation import Recommendation
+    from penstock.replay.report import Report
 
 # A run that is done sooner shows no progress.
 _QUIET_SECONDS = 1.0
@@ -60,6 +66,33 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         help="where a key of the rules comes from: tenant=field:tenant_id, user=header:x-user",
     )
     group.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def add_shapes(parser: argparse.ArgumentParser, rows: str) -> None:
+    """How a result is printed, and into which files it is written."""
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print it as JSON")
+    shape.add_argument("--csv", action="store_true", help=f"print {rows} as CSV")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one file")
+    parser.add_argument("--svg", type=Path, metavar="DIR", help="write each plot as a file")
+
+
+def write_files(found: Report | Recommendation, html: Path | None, svg: Path | None) -> str:
+    """Write what was asked for; why that failed, or ""."""
+    from penstock.replay.rendering import html as pages
+    from penstock.replay.report import Report
+
+    try:
+        if html is not None:
+            text = (
+                pages.report_page(found) if isinstance(found, Report) else pages.advice_page(found)
+            )
+            html.write_text(text, encoding="utf-8", errors="replace")
+        if svg is not None:
+            pages.write_plots(found, svg)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return ""
 
 
 def add_memory(parser: argparse.ArgumentParser, beyond: str) -> None:

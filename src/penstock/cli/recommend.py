@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
+import sys
 
 from penstock.cli.arguments import FAILED, Commands, complain, reader_may_leave
 from penstock.cli.logs import (
     add_log_options,
     add_memory,
+    add_shapes,
     clear_progress,
     open_requests,
     trust_of,
+    write_files,
 )
 from penstock.errors import PenstockError
 
@@ -43,8 +45,7 @@ def register(commands: Commands) -> None:
         "--headroom", type=float, default=1.5, help="above what they need (default 1.5)"
     )
     add_memory(parser, "beyond it, some keys are left out as a whole, never the heaviest")
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one file")
+    add_shapes(parser, "windows and keys")
     add_log_options(parser)
     parser.set_defaults(run=run)
 
@@ -53,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     from penstock.replay.deciding.settings import read_dimensions
     from penstock.replay.recommending.recommend import recommend
     from penstock.replay.rendering.advice import sections
+    from penstock.replay.rendering.tables import write_advice_csv
     from penstock.replay.rendering.terminal import print_sections
 
     try:
@@ -69,16 +71,14 @@ def run(arguments: argparse.Namespace) -> int:
         return complain("recommend", error)
     finally:
         clear_progress(arguments.quiet)
-    if arguments.html is not None:
-        from penstock.replay.rendering.html import write_advice
-
-        try:
-            write_advice(advice, arguments.html)
-        except OSError as error:
-            return complain("recommend", f"{arguments.html}: {error.strerror}")
+    problem = write_files(advice, arguments.html, arguments.svg)
+    if problem:
+        return complain("recommend", problem)
     with reader_may_leave():
         if arguments.json:
             print(json.dumps(advice.as_dict(), ensure_ascii=True))
+        elif arguments.csv:
+            write_advice_csv(advice, sys.stdout)
         else:
             print_sections(sections(advice))
     if advice.interrupted:

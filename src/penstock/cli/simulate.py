@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from penstock.cli.arguments import FAILED, Commands, add_merge_domains, complain, reader_may_leave
 from penstock.cli.logs import (
     add_log_options,
     add_memory,
+    add_shapes,
     clear_progress,
     open_requests,
     trust_of,
+    write_files,
 )
 from penstock.errors import PenstockError
 from penstock.replay.report import check_condition, fails
@@ -56,10 +57,7 @@ def register(commands: Commands) -> None:
         metavar="CONDITION",
         help="exit code 1 if it holds: 'refused > 0.1%%', 'api/user keys > 10'",
     )
-    shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print the report as JSON")
-    shape.add_argument("--csv", action="store_true", help="print rules and keys as CSV")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one file")
+    add_shapes(parser, "rules and keys")
     add_merge_domains(parser)
     add_log_options(parser)
     parser.set_defaults(run=run)
@@ -117,13 +115,9 @@ def run(arguments: argparse.Namespace) -> int:
         return complain("simulate", error)
     finally:
         clear_progress(arguments.quiet)
-    if arguments.html is not None:
-        from penstock.replay.rendering.html import write_report
-
-        try:
-            write_report(report, arguments.html)
-        except OSError as error:
-            return complain("simulate", f"{arguments.html}: {error.strerror}")
+    problem = write_files(report, arguments.html, arguments.svg)
+    if problem:
+        return complain("simulate", problem)
     with reader_may_leave():  # the exit code is that of the report all the same
         if arguments.json:
             print(json.dumps(report.as_dict(), ensure_ascii=True))

@@ -120,6 +120,10 @@ class Report:
         known = ", ".join(rule.id for rule in self.rules)
         raise KeyError(f"no rule {id!r}; there are {known}")
 
+    def busiest(self) -> list[RuleReport]:
+        """The rules that were asked at all, those that refused most first."""
+        return sorted((rule for rule in self.rules if rule.asked), key=lambda each: -each.refused)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON. Times are in seconds since 1970."""
         return {

@@ -8,6 +8,7 @@ import math
 import operator
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.replay.behaviour import looks_automated
@@ -34,6 +35,13 @@ class Behaviour:
     def key(self, row: int) -> KeyTally:
         stat = self._tally.tally.stat(row)
         return key_tally(stat, self._tally.key(row), self._tally.agent(stat[7]))
+
+    def refused_keys(self, refusals: array[int], most: int) -> list[KeyTally]:
+        """Those that are refused most, and how often."""
+        rows = heapq.nlargest(
+            most, arrivals.rows_from(refusals, 1), key=lambda row: (refusals[row], -row)
+        )
+        return [replace(self.key(row), refused=refusals[row]) for row in rows]
 
     def busiest(self, needs: array[int]) -> KeyTally:
         """The key that needs most and does not look automated."""
@@ -64,18 +72,19 @@ def per_key(function: Any, grouped: tuple[array[int], array[int]], argument: int
     return out
 
 
-def consequence_of(
-    grouped: tuple[array[int], array[int]], interval_ns: int, burst: int, behaviour: Behaviour
-) -> Consequence:
-    starts, times = grouped
-    out: array[int] = array("q", bytes(8 * (len(starts) - 1)))
-    arrivals.refused_by_bucket(starts, times, interval_ns, burst, out)
-    refused = [row for row, count in enumerate(out) if count]
-    active = sum(map(operator.lt, starts, starts[1:]))
+def refusals_of(grouped: tuple[array[int], array[int]], interval: int, burst: int) -> array[int]:
+    """For each key the requests that a token bucket refuses."""
+    out: array[int] = array("q", bytes(8 * (len(grouped[0]) - 1)))
+    arrivals.refused_by_bucket(*grouped, interval, burst, out)
+    return out
+
+
+def consequence_of(starts: array[int], refusals: array[int], behaviour: Behaviour) -> Consequence:
+    refused = arrivals.rows_from(refusals, 1)
     return Consequence(
         starts[len(starts) - 1],
-        sum(out),
-        active,
+        sum(refusals),
+        sum(map(operator.lt, starts, starts[1:])),
         len(refused),
         sum(1 for row in refused[:LOOKED_AT] if behaviour.is_automated(row)),
     )

@@ -32,6 +32,7 @@ from penstock.replay.recommending.needs import (
     in_order,
     per_key,
     quantile_of,
+    refusals_of,
 )
 from penstock.replay.recommending.plotting import fill_plots
 from penstock.replay.recommending.recommendation import SECOND, Recommendation, WindowChoice
@@ -186,8 +187,11 @@ def _recommend(
             out.trades.append(
                 f"{limit}/{format_period(minute.window)} burst {behaviour.people(bursts)}"
             )
-    out.holdout = consequence_of(held, interval_ns, burst, behaviour)
-    out.whole = consequence_of(whole, interval_ns, burst, behaviour)
+    refusals = refusals_of(held, interval_ns, burst)
+    out.holdout = consequence_of(held[0], refusals, behaviour)
+    refusals = refusals_of(whole, interval_ns, burst)
+    out.whole = consequence_of(whole[0], refusals, behaviour)
+    out.refused_keys = behaviour.refused_keys(refusals, 20)
     needs = per_key(arrivals.most_in_window, whole, minute.window)
     fill_plots(out, whole, collected, minute, needs, behaviour, (interval_ns, burst))
     out.warnings = _warnings(out, span, quantile)

@@ -64,6 +64,8 @@ class Recommendation:
     holdout: Consequence | None = None
     whole: Consequence | None = None
     heaviest: list[KeyTally] = field(default_factory=list)
+    # Whom it would have refused in the whole log, most refused first
+    refused_keys: list[KeyTally] = field(default_factory=list)
     # (limit per chosen window, refused share, keys refused), for a plot
     curve: list[tuple[int, float, int]] = field(default_factory=list)
     # (requests a second, burst for the median, 99 %, and all people)
@@ -131,6 +133,15 @@ class Recommendation:
             "trades": self.trades,
             "holdout": consequence(self.holdout),
             "whole": consequence(self.whole),
+            "refused_keys": [
+                {
+                    "key": key.key,
+                    "asked": key.asked,
+                    "refused": key.refused,
+                    "behaviour": describe(key),
+                }
+                for key in self.refused_keys
+            ],
             "heaviest": [
                 {"key": key.key, "asked": key.asked, "behaviour": describe(key)}
                 for key in self.heaviest

@@ -26,9 +26,13 @@ def headline(advice: Recommendation) -> str:
 def consequence(of: Consequence) -> str:
     if not of.refused:
         return f"refuses none of {number(of.requests)} requests from {number(of.keys)} keys"
-    automated = (
-        f"; {number(of.keys_automated)} of these look automated" if of.keys_automated else ""
-    )
+    automated = ""
+    if of.keys_automated:
+        who = "it" if of.keys_refused == 1 else "all of them"
+        if of.keys_automated < of.keys_refused:
+            who = f"{number(of.keys_automated)} of them"
+        verb = "looks" if of.keys_automated == 1 else "look"
+        automated = f"; {who} {verb} automated"
     return (
         f"refuses {share(of.refused_share)} of {number(of.requests)} requests, from"
         f" {number(of.keys_refused)} of {number(of.keys)} keys{automated}"
@@ -72,7 +76,8 @@ def sections(advice: Recommendation) -> list[Section]:
             Section(
                 "by window: the most that a key needed",
                 columns=[
-                    "window", ">median", ">99 %", ">99.9 %", ">95 % sure", ">most", ">limit", "why",
+                    "window", ">median", ">99 %", ">99.9 %", ">99.9 %, 95 % sure", ">most",
+                    ">limit", "why",
                 ],
                 rows=[
                     [
