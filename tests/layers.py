@@ -292,7 +292,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"formats", "kinds"},
         {"_scanner", "_scanner_pure", "files", "named_fields", "server_formats"},
         {"blocks"},
-        {"program", "ordering"},
+        {"program", "ordering", "threads"},
         {"guessing"},
         {"requests"},
     ],

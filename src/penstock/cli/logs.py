@@ -65,6 +65,9 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=SOURCE",
         help="where a key of the rules comes from: tenant=field:tenant_id, user=header:x-user",
     )
+    group.add_argument(
+        "--threads", type=int, default=1, help="that scan lines (default 1); deciding has its own"
+    )
     group.add_argument("--quiet", action="store_true", help="show no progress")
 
 
@@ -123,6 +126,7 @@ def open_requests(arguments: argparse.Namespace, names: list[str]) -> Requests:
         fields=fields,
         zone=arguments.zone,
         strict=arguments.strict,
+        threads=arguments.threads,
         progress=progress_bar(arguments.quiet),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 
@@ -25,6 +26,6 @@ def test_rules_can_be_pasted_at_any_width(width: int, monkeypatch: pytest.Monkey
     text = rules_yaml(["path=/a very long path with spaces", "remote_address"], "60/minute", why)
     out = Terminal()
     print_sections([Section("rules", text.rstrip().split("\n"), is_verbatim=True)], out)
-    lines = out.getvalue().split("\n")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).split("\n")
     pasted = "\n".join(lines[lines.index("rules") + 1 :])
     assert read_rules(pasted) == read_rules(text)

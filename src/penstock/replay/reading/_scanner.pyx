@@ -834,3 +834,12 @@ def count_of(const int64_t[::1] column, int64_t n, int64_t value):
         for i in range(n):
             count += column[i] == value
     return count
+
+
+def translate(const int32_t[::1] source, int64_t start, int64_t n, const int32_t[::1] table,
+              int32_t[::1] out, int64_t at):
+    """n numbers by a table, into another column."""
+    cdef int64_t i
+    with nogil:
+        for i in range(n):
+            out[at + i] = table[source[start + i]]

@@ -460,3 +460,11 @@ def shift_back(times: array[int], durations: Sequence[int], start: int, n: int) 
 def count_of(column: array[int], n: int, value: int) -> int:
     """How many of the first n are this value."""
     return column[:n].count(value)
+
+
+def translate(
+    source: array[int], start: int, n: int, table: array[int], out: array[int], at: int
+) -> None:
+    """n numbers by a table, into another column."""
+    for i in range(n):
+        out[at + i] = table[source[start + i]]

@@ -19,6 +19,7 @@ if REPLAY_COMPILED and not TYPE_CHECKING:
         order_of,
         shift_back,
         spread,
+        translate,
     )
 else:
     from penstock.replay.reading._scanner_pure import (
@@ -32,11 +33,12 @@ else:
         order_of,
         shift_back,
         spread,
+        translate,
     )
 
 __all__ = [
     "BLOCK", "Block", "Interner", "Scanner", "count_of", "is_sorted", "not_before",
-    "shift_back", "spread",
+    "shift_back", "spread", "translate",
 ]  # fmt: skip
 
 # Requests in a block: few enough for the cache, many enough to forget what a block costs.

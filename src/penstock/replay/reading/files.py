@@ -38,23 +38,23 @@ class LogFile:
         except (OSError, ValueError):
             return 0
 
-    def chunks(self, buffers: int = 1) -> Iterator[memoryview]:
-        """Whole lines, about `CHUNK` bytes at a time; the last one ends with a line feed, too.
+    def chunks(self, buffers: int = 1, size: int = CHUNK) -> Iterator[memoryview]:
+        """Whole lines, up to ``size`` bytes at a time; the last one ends with a line feed, too.
 
         A chunk is good until as many more as there are ``buffers`` have been asked for.
         """
-        memory = [bytearray(CHUNK + 1) for _ in range(buffers)]
+        memory = [bytearray(size + 1) for _ in range(buffers)]
         views = [memoryview(each) for each in memory]
         at = kept = 0  # kept: bytes of a line that is not complete
         skipping = False
-        while size := self._read_into(views[at][kept:CHUNK]):
-            filled = kept + size
+        while count := self._read_into(views[at][kept:size]):
+            filled = kept + count
             start = memory[at].find(b"\n", 0, filled) + 1 if skipping else 0
             if skipping and not start:
                 continue
             skipping = False
             end = memory[at].rfind(b"\n", start, filled) + 1
-            if not end and filled < CHUNK:
+            if not end and filled < size:
                 kept = filled
                 continue
             if not end:

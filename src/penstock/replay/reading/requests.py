@@ -9,12 +9,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from penstock._mode import REPLAY_COMPILED
+from penstock.replay.reading import threads as threads_module
 from penstock.replay.reading.blocks import BLOCK, Block, Interner, Scanner, shift_back
 from penstock.replay.reading.files import LogFile, open_logs
 from penstock.replay.reading.formats import LogError, LogFormat
 from penstock.replay.reading.guessing import LINES, format_of
 from penstock.replay.reading.ordering import SECOND, Ordering
 from penstock.replay.reading.program import NUMBERS, program
+from penstock.replay.reading.threads import ThreadedScanner
 
 # How late a server may write a line, in seconds: as long as nginx buffers, or a request takes.
 _LATE, _LATE_AT_END = 10, 60
@@ -143,9 +146,11 @@ class LogRequests(Requests):
         *,
         zone: float = 0,
         strict: bool = False,
+        threads: int = 1,
         progress: Progress | None = None,
     ) -> None:
         self.files = list(files)
+        self.threads = threads if REPLAY_COMPILED else 1
         self._strict = strict
         self._progress = progress
         self._zone = round(zone * 3600) * SECOND
@@ -153,7 +158,11 @@ class LogRequests(Requests):
         self.formats: list[LogFormat] = []
         self._heads: list[tuple[Iterator[memoryview], bytes]] = []
         for file in self.files:
-            chunks = iter(file.chunks())
+            chunks = (
+                file.chunks()
+                if self.threads == 1
+                else file.chunks(self.threads + 2, threads_module.CHUNK)
+            )
             first = bytes(next(chunks, b""))
             try:
                 self.formats.append(format_of(first.splitlines()[:LINES], log_format, fields))
@@ -196,6 +205,8 @@ class LogRequests(Requests):
                     self._progress(self.lines, position, size)
         finally:
             self.late = ordering.late
+            for reader in readers:
+                reader.close()
             for file in self.files:
                 file.close()
 
@@ -231,15 +242,29 @@ class _Reader:
         self._format = requests.formats[at]
         self._first = first
         self._chunks = chain([first] if first else [], chunks)
+        self._lines_of = self._without_header()
         self._data: Any = b""
         self._start = 0
         self._lines = self._malformed = 0
-        made = program(self._format, requests.words, requests.numbers)
-        self.scanner = Scanner(
-            made.how, made.head, made.steps, requests.interners, len(requests.numbers),
-            self._format.separator, requests._zone,
-        )  # fmt: skip
         self._skip_header = self._format.kind == "csv" and self._format.header
+        numbers = len(requests.numbers)
+        made = program(self._format, requests.words, requests.numbers)
+
+        def scanner(interners: list[Interner]) -> Scanner:
+            return Scanner(
+                made.how, made.head, made.steps, interners, numbers, self._format.separator,
+                requests._zone,
+            )  # fmt: skip
+
+        self._threads: ThreadedScanner | None = None
+        self.scanner: Scanner | ThreadedScanner
+        if requests.threads > 1:
+            self._threads = ThreadedScanner(
+                requests.threads, scanner, requests.interners, numbers, self._without_header()
+            )
+            self.scanner = self._threads
+        else:
+            self._one = self.scanner = scanner(requests.interners)
         self._shift = (
             requests.numbers.index("duration")
             if self._format.logged_at_end
@@ -261,17 +286,11 @@ class _Reader:
 
     def read(self, block: Block) -> bool:
         """Add requests to a block until it is full; whether there were any."""
-        start, room = block.n, len(block.times)
-        while block.n < room:
-            if self._start >= len(self._data):
-                chunk = next(self._chunks, None)
-                if chunk is None:
-                    break
-                self._data, self._start = chunk, 0
-                if self._skip_header:
-                    self._start = bytes(chunk).find(b"\n") + 1
-                    self._skip_header = False
-            self._start = self.scanner.scan(self._data, self._start, block)
+        start = block.n
+        if self._threads is not None:
+            self._threads.fill(block)
+        else:
+            self._scan(block)
         self._requests.count(
             self, self.scanner.lines - self._lines, self.scanner.malformed - self._malformed
         )
@@ -284,6 +303,29 @@ class _Reader:
         if self._shift >= 0:
             shift_back(times, block.numbers[self._shift], start, block.n)
         return True
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.close()
+
+    def _scan(self, block: Block) -> None:
+        chunks = self._lines_of
+        while block.n < len(block.times):
+            if self._start >= len(self._data):
+                chunk = next(chunks, None)
+                if chunk is None:
+                    break
+                self._data, self._start = chunk, 0
+            self._start = self._one.scan(self._data, self._start, block)
+
+    def _without_header(self) -> Iterator[Any]:
+        chunk: Any
+        for chunk in self._chunks:
+            if self._skip_header:
+                self._skip_header = False
+                chunk = memoryview(chunk)[bytes(chunk).find(b"\n") + 1 :]
+            if len(chunk):
+                yield chunk
 
 
 def _words(log_format: LogFormat) -> list[str]:
@@ -305,16 +347,21 @@ def read_log(
     fields: Mapping[str, str] | None = None,
     zone: float = 0,
     strict: bool = False,
+    threads: int = 1,
     progress: Progress | None = None,
 ) -> Requests:
     """The requests of log files, merged by time. ``-`` is standard input.
 
     ``format``: by default, it is guessed from the first lines. ``fields`` says what the names in
     JSON or CSV mean: ``{"user": "account_id"}``. ``zone``: hours east of UTC, for times that do
-    not say. ``strict``: a line that cannot be read raises `LogError`.
+    not say. ``strict``: a line that cannot be read raises `LogError`. ``threads`` scan lines, where
+    Penstock is compiled.
     """
     if not names:
         raise LogError("name at least one log, or - for standard input")
+    if not 1 <= threads <= 64:
+        raise LogError(f"threads is a number from 1 to 64, not {threads}")
     return LogRequests(
-        open_logs(names), format, fields, zone=zone, strict=strict, progress=progress
-    )
+        open_logs(names), format, fields, zone=zone, strict=strict, threads=threads,
+        progress=progress,
+    )  # fmt: skip
