@@ -23,6 +23,7 @@ cdef extern from "texts.h" nogil:
     int32_t texts_find(TextTable* table, TextKey key)
     int32_t texts_number(TextTable* table, const char* text, int64_t length)
     bint is_nothing(const char* text, int64_t length)
+    uint64_t load8(const char* text)
     const char* find_byte(const char* p, const char* stop, const char* end, char byte)
 
 

@@ -32,6 +32,8 @@ cdef enum:
     NAME_MOST = 64
     DEPTH_MOST = 4
     WAITING_MOST = 64
+    GAPS_MOST = 32
+    GAP_LONGEST = 56
 
 assert (kinds.SKIP, kinds.WORD, kinds.TARGET, kinds.REQUEST, kinds.NUMBER, kinds.DURATION) == (
     SKIP, WORD, TARGET, REQUEST, NUMBER, DURATION)
@@ -101,6 +103,15 @@ cdef struct Step:
     char name[NAME_MOST]
 
 
+cdef struct Gap:
+    # Of JSON, what stands before the value of a field, from the end of the value before it.
+    int length             # 0: not known
+    int step               # what the field is; below zero if it is not read
+    int before, after      # the hints where names are looked for
+    bint quoted
+    char text[GAP_LONGEST]
+
+
 cdef struct WaitingText:
     TextTable* table
     TextKey key
@@ -118,6 +129,7 @@ cdef class Scanner:
     cdef char separator
     cdef const char* end       # of the memory that is scanned
     cdef WaitingText texts[WAITING_MOST]
+    cdef Gap gaps[GAPS_MOST]
     cdef int waiting, complete     # texts; those of lines that were read to their end
     cdef list interners
     cdef int64_t zone
@@ -301,8 +313,10 @@ cdef class Scanner:
                   int32_t** words, int64_t** numbers, void** tables) noexcept nogil:
         """Objects, one in another at most DEPTH_MOST deep; of a list, the first text."""
         cdef int parents[DEPTH_MOST]
-        cdef int depth = 0, parent = 0, i, hint = 0
+        cdef int depth = 0, parent = 0, i, hint = 0, at = 0, before
         cdef int64_t length
+        cdef Gap* gap
+        cdef const char* start
         cdef const char* name
         cdef const char* value
         cdef const char* q
@@ -313,6 +327,35 @@ cdef class Scanner:
             return 0
         p += 1
         while True:
+            start, before = p, hint
+            if depth == 0 and at < GAPS_MOST:
+                # Most lines have the same text before the value as the line before.
+                gap = &self.gaps[at]
+                if gap.length and gap.before == hint and stop - p > gap.length and same_gap(
+                    p, gap.text, gap.length
+                ):
+                    value = p + gap.length
+                    q = NULL
+                    if gap.quoted:
+                        q = quote_end(value, stop, self.end)
+                        if q == NULL:
+                            return 0
+                        p = q + 1
+                    elif value[0] != 34 and value[0] != 123 and value[0] != 91:
+                        q = plain_end(value, stop)
+                        if q == value:
+                            return 0
+                        p = q
+                    if q != NULL:
+                        at += 1
+                        hint = gap.after
+                        if not gap.quoted and is_null(value, q):
+                            continue
+                        if gap.step >= 0 and not self.put(
+                            &self.steps[gap.step], value, q, n, times, words, numbers, tables
+                        ):
+                            return 0
+                        continue
             while p < stop and (is_space(p[0]) or p[0] == 44):
                 p += 1
             if p >= stop:
@@ -381,22 +424,32 @@ cdef class Scanner:
                     if p == NULL:
                         return 0
             else:
+                value = p + 1 if p[0] == 34 else p
+                if depth == 0 and at < GAPS_MOST:
+                    gap = &self.gaps[at]
+                    gap.length = 0
+                    if value - start <= GAP_LONGEST:
+                        memcpy(gap.text, start, value - start)
+                        gap.length = <int> (value - start)
+                        gap.quoted = p[0] == 34
+                        gap.before, gap.after = before, hint
+                        gap.step = -1
+                        if step != NULL and step.kind != SKIP and step.kind != OBJECT:
+                            gap.step = <int> (step - &self.steps[0])
                 if p[0] == 34:
-                    value = p + 1
                     q = quote_end(value, stop, self.end)
                     if q == NULL:
                         return 0
                     p = q + 1
                 else:
-                    value = p
-                    q = p
-                    while q < stop and q[0] != 44 and q[0] != 125 and not is_space(q[0]):
-                        q += 1
+                    q = plain_end(value, stop)
                     if q == value:
                         return 0
                     p = q
-                    if q - value == 4 and memcmp(value, b"null", 4) == 0:
+                    if is_null(value, q):
+                        at += depth == 0
                         continue
+                at += depth == 0
                 if step != NULL and step.kind != SKIP and step.kind != OBJECT and not self.put(
                     step, value, q, n, times, words, numbers, tables
                 ):
@@ -622,6 +675,29 @@ cdef inline const char* quote_end(
         if q == NULL or not escaped(start, q):
             return q
         q += 1
+
+
+cdef inline const char* plain_end(const char* q, const char* stop) noexcept nogil:
+    """Where a number, true, false or null ends."""
+    while q < stop and q[0] != 44 and q[0] != 125 and not is_space(q[0]):
+        q += 1
+    return q
+
+
+cdef inline bint is_null(const char* value, const char* q) noexcept nogil:
+    return q - value == 4 and memcmp(value, b"null", 4) == 0
+
+
+cdef inline bint same_gap(const char* a, const char* b, int length) noexcept nogil:
+    """Whether two texts are equal, eight characters at a time."""
+    cdef int i = 0
+    if length < 8:
+        return a[0] == b[0] and same(a, b, length)
+    while i + 8 <= length:
+        if load8(a + i) != load8(b + i):
+            return False
+        i += 8
+    return load8(a + length - 8) == load8(b + length - 8)
 
 
 cdef const char* skip_nested(const char* p, const char* stop) noexcept nogil:
