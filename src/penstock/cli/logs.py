@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from penstock.integrations.deciding.identity import FORWARDED, X_FORWARDED_FOR, Trust
 from penstock.replay.reading.formats import LogError
-from penstock.replay.reading.requests import Requests, read_log
+from penstock.replay.reading.logs import read_log
+from penstock.replay.reading.requests import Requests
 
 if TYPE_CHECKING:
     from penstock.replay.recommending.recommendation import Recommendation

@@ -25,7 +25,8 @@ from penstock.replay import cautions
 from penstock.replay.deciding.replay import needs, replay_of
 from penstock.replay.deciding.settings import Settings
 from penstock.replay.reading.blocks import Block, count_of
-from penstock.replay.reading.requests import LogRequests, Requests, read_log
+from penstock.replay.reading.logs import LogRequests, read_log
+from penstock.replay.reading.requests import Requests
 from penstock.replay.report import AlgorithmRow, Change, Report, rule_report
 from penstock.rules.model import Domain, RuleLimit, RuleSet, Step
 from penstock.rules.reading.loading import load_rules, read_rules

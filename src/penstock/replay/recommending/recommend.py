@@ -23,7 +23,7 @@ from penstock.replay.deciding.replay import replay_of
 from penstock.replay.deciding.settings import Settings
 from penstock.replay.deciding.tallies import RuleTally
 from penstock.replay.reading.blocks import count_of
-from penstock.replay.reading.requests import LogRequests
+from penstock.replay.reading.logs import LogRequests
 from penstock.replay.recommending import arrivals
 from penstock.replay.recommending.choosing import choose, interval, nice_up
 from penstock.replay.recommending.needs import (
