@@ -63,6 +63,7 @@ test: .make/penstock .make/packages
 	@tools/program.sh .make/haproxy haproxy haproxy
 	@tools/program.sh .make/nft nft nftables
 	@tools/postgres.sh .make/postgres $(BIN)/python
+	@tools/chromium.sh
 	@PATH="$(CURDIR)/.make/nginx:$(CURDIR)/.make/postgres/bin:$$PATH" tools/test.sh $(BIN)/pytest $(ARGS)
 
 check: .make/penstock .make/packages

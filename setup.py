@@ -32,7 +32,7 @@ def core_modules() -> list[str]:
 
 
 def extension(name: str) -> Extension:
-    headers = "src/penstock/stores"
+    headers = ["src/penstock/stores", "src/penstock/replay/reading"]
     stem = Path("src/penstock", *name.split("."))
     source = stem.with_suffix(".pyx")
     if not (HERE / source).exists():
@@ -40,9 +40,13 @@ def extension(name: str) -> Extension:
     return Extension(
         f"penstock.{name}",
         [str(source)],
-        depends=[str(path.relative_to(HERE)) for path in sorted((HERE / headers).glob("*.h"))],
+        depends=[
+            str(path.relative_to(HERE))
+            for folder in headers
+            for path in sorted((HERE / folder).glob("*.h"))
+        ],
         extra_compile_args=["-O3", "-g0", "-Wno-unused-function"],
-        include_dirs=[headers],
+        include_dirs=headers,
         libraries=["pthread"],
     )
 

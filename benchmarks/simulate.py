@@ -56,6 +56,7 @@ def run(quick: bool = False) -> list[Table]:
             ("simulate, JSON lines", best(rounds, lambda: simulate(RULES, json_lines))),
             ("recommend, combined", best(rounds, lambda: recommend(combined))),
             ("scanning alone, combined", best(rounds, lambda: scan(combined))),
+            ("the same by two threads", best(rounds, lambda: scan(combined, 2), busiest_thread)),
         ]
         part = Path(folder, "part.log")
         some = lines // 20
@@ -71,24 +72,41 @@ def run(quick: bool = False) -> list[Table]:
         ratio = None if seconds is None or goaccess is None else goaccess / seconds
         table.add(name, rate, ratio)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if goaccess is None:
+        table.notes.append(
+            "GoAccess is not installed, or failed (Debian: apt-get install goaccess)"
+        )
     table.notes.append(
-        f"CPU time, best of {rounds}; peak memory of this process {peak:.0f} MB. GoAccess fills"
-        " many more panels than a replay needs"
+        f"CPU time, best of {rounds}; of two threads, that of the busier one; peak memory of this"
+        f" process {peak:.0f} MB. GoAccess fills many more panels than a replay needs"
     )
     return [table]
 
 
-def best(rounds: int, work: Callable[[], object]) -> float:
-    found = float("inf")
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        found = min(found, time.process_time() - start)
-    return found
+def whole_process(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
 
 
-def scan(log: Path) -> int:
-    requests = read_log(log)
+def busiest_thread(work: Callable[[], object]) -> float:
+    """Of this thread and two that share the rest evenly: what would pass on free processors."""
+    mine, everybody = time.thread_time(), time.process_time()
+    work()
+    mine, everybody = time.thread_time() - mine, time.process_time() - everybody
+    return max(mine, (everybody - mine) / 2)
+
+
+def best(
+    rounds: int,
+    work: Callable[[], object],
+    measure: Callable[[Callable[[], object]], float] = whole_process,
+) -> float:
+    return min(measure(work) for _ in range(rounds))
+
+
+def scan(log: Path, threads: int = 1) -> int:
+    requests = read_log(log, threads=threads)
     requests.want(["peer", "target", "method", "header:user-agent"], ["status"])
     return sum(block.n for block in requests.blocks())
 
@@ -123,10 +141,12 @@ def by_goaccess(log: Path) -> float | None:
     if binary is None:
         return None
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        [binary, str(log), "--log-format=COMBINED", "--no-progress", "-o", "/dev/null.json"],
-        capture_output=True, check=False, timeout=600,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        command = [binary, str(log), "--log-format=COMBINED", "--no-progress"]
+        report = Path(folder, "report.json")
+        subprocess.run([*command, "-o", str(report)], capture_output=True, timeout=600, check=False)
+        if not report.exists() or not report.stat().st_size:
+            return None
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -81,3 +81,12 @@ def test_the_command_fails_on_a_condition(rules: Path, capsys: pytest.CaptureFix
     assert main([*command, "refused > 0.1%"]) == 1
     assert main([*command, "refused > 99%"]) == 0
     capsys.readouterr()
+
+
+def test_the_comparison_keeps_the_burst_of_a_limit() -> None:
+    """What the rules have already is in its row as it is written."""
+    rules = RULES.replace("60/minute", "60/minute burst 15")
+    report = simulate(rules, Traffic(TRAFFIC), algorithms=True)
+    refused = {row.algorithm: row.refused for row in report.algorithms}
+    assert refused["token_bucket"] == report.refused
+    assert refused["sliding_log"] < report.refused  # it has no burst: 60 in any minute

@@ -46,11 +46,16 @@ class FixedWindow(Algorithm):
             self.valid_until = 0
 
     def refresh(self, now: int) -> None:
-        if self.zone is None:
-            window = epoch_window(now, self.period)
-        else:
+        if self.zone is not None:
             window = calendar_window(now, CALENDAR_UNITS[self.period], self.zone)
-        self.valid_from, self.end, self.next_end = window
+            self.valid_from, self.end, self.next_end = window
+        elif now < 0:
+            self.valid_from, self.end, self.next_end = epoch_window(now, self.period)
+        else:
+            # The same, in C: a replay comes here once for each second of a log.
+            self.valid_from = now - now % self.period
+            self.end = self.valid_from + self.period
+            self.next_end = self.end + self.period
         self.valid_until = self.end
 
     def decide(

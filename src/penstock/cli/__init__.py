@@ -8,7 +8,6 @@ exit code: 0 for success, 2 for invalid arguments, 130 for Ctrl-C.
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from penstock.cli import (
     simulate,
     top,
 )
-from penstock.cli.arguments import BAD_ARGUMENTS, complain
+from penstock.cli.arguments import BAD_ARGUMENTS, CommandParser, complain, reader_may_leave
 from penstock.rules.problems import nearest
 from penstock.rules.reading.files import ENDINGS
 
@@ -57,7 +56,9 @@ def build_parser() -> argparse.ArgumentParser:
         prog="penstock", description="Rate limits by rules: serve, check and measure them."
     )
     parser.add_argument("--version", action="store_true", help="show the version and the core")
-    commands = parser.add_subparsers(title="commands", metavar="<command>", dest="command")
+    commands = parser.add_subparsers(
+        title="commands", metavar="<command>", dest="command", parser_class=CommandParser
+    )
     parser.set_defaults(parser=parser, commands=commands.choices)
     for command in _COMMANDS:
         command.register(commands)
@@ -100,9 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed.parser.print_help(sys.stderr)
         return BAD_ARGUMENTS
     try:
-        code: int = parsed.run(parsed)
-        sys.stdout.flush()
-        return code
+        with reader_may_leave():
+            code: int = parsed.run(parsed)
+            return code
+        return DONE
     except KeyboardInterrupt:
         print(file=sys.stderr)  # the shell's prompt on a line of its own
         return INTERRUPTED
@@ -112,8 +114,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         extra = "server" if parsed.command in ("serve", "proxy") else _EXTRAS[name]
         return complain(parsed.command, f"this needs {name}: pip install 'penstock[{extra}]'")
-    except BrokenPipeError:
-        # The reader has closed the pipe (`penstock demo | head`). Python would flush stdout
-        # once more at exit and complain: redirect it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE

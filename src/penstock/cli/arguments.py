@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 # A string, because argparse's class takes no [] at run time.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 FAILED = 1
 BAD_ARGUMENTS = 2
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser of a command: options may stand between its positional arguments.
+
+    argparse by itself gives ``simulate new.yaml --against old.yaml access.log`` no log: where an
+    option begins, it takes "no more" for an answer to ``LOG ...``.
+    """
+
+    _is_mixing = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        positionals = self._get_positional_actions()
+        verbs = any(action.nargs == argparse.PARSER for action in positionals)
+        if self._is_mixing or verbs or not positionals:
+            return super().parse_known_args(args, namespace)
+        self._is_mixing = True  # it calls this method, twice
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_mixing = False
 
 
 def add_merge_domains(parser: argparse.ArgumentParser) -> None:
@@ -28,3 +54,17 @@ def complain(command: str, error: object, code: int = BAD_ARGUMENTS) -> int:
 def counted(count: int, noun: str, form: str = "") -> str:
     """``1 rule``, ``2 rules``"""
     return f"{count:{form}} {noun}" + ("" if count == 1 else "s")
+
+
+@contextlib.contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Print in it what a reader need not read to the end (``| head``).
+
+    Python would flush stdout once more at exit and complain about the closed pipe: it is
+    redirected.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

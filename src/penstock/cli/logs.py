@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.integrations.deciding.identity import FORWARDED, X_FORWARDED_FOR, Trust
 from penstock.replay.reading.formats import LogError
-from penstock.replay.reading.requests import Requests, read_log
+from penstock.replay.reading.logs import read_log
+from penstock.replay.reading.requests import Requests
+
+if TYPE_CHECKING:
+    from penstock.replay.recommending.recommendation import Recommendation
+    from penstock.replay.report import Report
 
 # A run that is done sooner shows no progress.
 _QUIET_SECONDS = 1.0
 _EVERY = 0.2
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +66,52 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=SOURCE",
         help="where a key of the rules comes from: tenant=field:tenant_id, user=header:x-user",
     )
+    group.add_argument(
+        "--threads", type=int, default=1, help="that scan lines (default 1); deciding has its own"
+    )
     group.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def add_shapes(parser: argparse.ArgumentParser, rows: str) -> None:
+    """How a result is printed, and into which files it is written."""
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print it as JSON")
+    shape.add_argument("--csv", action="store_true", help=f"print {rows} as CSV")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one file")
+    parser.add_argument("--svg", type=Path, metavar="DIR", help="write each plot as a file")
+
+
+def write_files(found: Report | Recommendation, html: Path | None, svg: Path | None) -> str:
+    """Write what was asked for; why that failed, or ""."""
+    from penstock.replay.rendering import html as pages
+    from penstock.replay.report import Report
+
+    try:
+        if html is not None:
+            text = (
+                pages.report_page(found) if isinstance(found, Report) else pages.advice_page(found)
+            )
+            html.write_text(text, encoding="utf-8", errors="replace")
+        if svg is not None:
+            pages.write_plots(found, svg)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return ""
+
+
+def add_memory(parser: argparse.ArgumentParser, beyond: str) -> None:
+    parser.add_argument(
+        "--memory", type=_size, default=1 << 30, metavar="SIZE",
+        help=f"for what is kept of the log, such as 500M (default 1G): {beyond}. The program itself"
+        " takes about 40 MB more",
+    )  # fmt: skip
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.I)
+    if match is None or not int(match[1]):
+        raise argparse.ArgumentTypeError(f"a size is written like 500M or 2G, not {text!r:.50}")
+    return int(match[1]) * _UNITS[match[2].upper()]
 
 
 def open_requests(arguments: argparse.Namespace, names: list[str]) -> Requests:
@@ -73,6 +127,7 @@ def open_requests(arguments: argparse.Namespace, names: list[str]) -> Requests:
         fields=fields,
         zone=arguments.zone,
         strict=arguments.strict,
+        threads=arguments.threads,
         progress=progress_bar(arguments.quiet),
     )
 

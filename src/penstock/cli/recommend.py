@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-from pathlib import Path
+import sys
 
-from penstock.cli.arguments import FAILED, Commands, complain
-from penstock.cli.logs import add_log_options, clear_progress, open_requests, trust_of
+from penstock.cli.arguments import FAILED, Commands, complain, reader_may_leave
+from penstock.cli.logs import (
+    add_log_options,
+    add_memory,
+    add_shapes,
+    clear_progress,
+    open_requests,
+    trust_of,
+    write_files,
+)
 from penstock.errors import PenstockError
 
 INTERRUPTED = 130
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def register(commands: Commands) -> None:
@@ -38,27 +44,17 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--headroom", type=float, default=1.5, help="above what they need (default 1.5)"
     )
-    parser.add_argument(
-        "--memory", type=_size, default=1 << 30, metavar="SIZE", help="at most, such as 500M"
-        " (default 1G): beyond it, some keys are left out as a whole, never the heaviest",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one file")
+    add_memory(parser, "beyond it, some keys are left out as a whole, never the heaviest")
+    add_shapes(parser, "windows and keys")
     add_log_options(parser)
     parser.set_defaults(run=run)
-
-
-def _size(text: str) -> int:
-    match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.I)
-    if match is None or not int(match[1]):
-        raise argparse.ArgumentTypeError(f"a size is written like 500M or 2G, not {text!r:.50}")
-    return int(match[1]) * _UNITS[match[2].upper()]
 
 
 def run(arguments: argparse.Namespace) -> int:
     from penstock.replay.deciding.settings import read_dimensions
     from penstock.replay.recommending.recommend import recommend
     from penstock.replay.rendering.advice import sections
+    from penstock.replay.rendering.tables import write_advice_csv
     from penstock.replay.rendering.terminal import print_sections
 
     try:
@@ -75,17 +71,16 @@ def run(arguments: argparse.Namespace) -> int:
         return complain("recommend", error)
     finally:
         clear_progress(arguments.quiet)
-    if arguments.html is not None:
-        from penstock.replay.rendering.html import write_advice
-
-        try:
-            write_advice(advice, arguments.html)
-        except OSError as error:
-            return complain("recommend", f"{arguments.html}: {error.strerror}")
-    if arguments.json:
-        print(json.dumps(advice.as_dict(), ensure_ascii=True))
-    else:
-        print_sections(sections(advice))
+    problem = write_files(advice, arguments.html, arguments.svg)
+    if problem:
+        return complain("recommend", problem)
+    with reader_may_leave():
+        if arguments.json:
+            print(json.dumps(advice.as_dict(), ensure_ascii=True))
+        elif arguments.csv:
+            write_advice_csv(advice, sys.stdout)
+        else:
+            print_sections(sections(advice))
     if advice.interrupted:
         return INTERRUPTED
-    return FAILED if advice.limit is None else 0
+    return FAILED if advice.limit is None or advice.stopped else 0

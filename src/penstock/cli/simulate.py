@@ -5,10 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
-from penstock.cli.arguments import FAILED, Commands, add_merge_domains, complain
-from penstock.cli.logs import add_log_options, clear_progress, open_requests, trust_of
+from penstock.cli.arguments import FAILED, Commands, add_merge_domains, complain, reader_may_leave
+from penstock.cli.logs import (
+    add_log_options,
+    add_memory,
+    add_shapes,
+    clear_progress,
+    open_requests,
+    trust_of,
+    write_files,
+)
 from penstock.errors import PenstockError
 from penstock.replay.report import check_condition, fails
 
@@ -22,7 +29,7 @@ def register(commands: Commands) -> None:
         description="Decides on every request of a log, or of synthetic traffic, by rules, at the"
         " time that the log says, and reports what they would have refused, and whom. Exit code"
         " 0; 1: a --fail-if holds; 130: interrupted, after the report of what was read.",
-        epilog="example: penstock simulate rules.yaml 'access.log*' --fail-if 'refused > 0.1%%'",
+        epilog="example: penstock simulate rules.yaml 'access.log*' --fail-if 'refused > 0.1%'",
     )
     parser.add_argument("rules", metavar="RULES", help="a file or a folder of YAML")
     parser.add_argument("logs", nargs="*", metavar="LOG", help="files, patterns, or - for stdin")
@@ -41,6 +48,7 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--cost", metavar="NUMBER", help="count by a number of the log, such as bytes"
     )
+    add_memory(parser, "beyond it, the report is about what was read until then (exit code 1)")
     parser.add_argument("--domain", help="the domain, if there are several")
     parser.add_argument(
         "--fail-if",
@@ -49,10 +57,7 @@ def register(commands: Commands) -> None:
         metavar="CONDITION",
         help="exit code 1 if it holds: 'refused > 0.1%%', 'api/user keys > 10'",
     )
-    shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print the report as JSON")
-    shape.add_argument("--csv", action="store_true", help="print rules and keys as CSV")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one file")
+    add_shapes(parser, "rules and keys")
     add_merge_domains(parser)
     add_log_options(parser)
     parser.set_defaults(run=run)
@@ -103,27 +108,25 @@ def run(arguments: argparse.Namespace) -> int:
             domain=arguments.domain,
             cost=arguments.cost,
             algorithms=arguments.algorithms,
+            memory=arguments.memory,
         )
         failures = [reason for each in arguments.fail_if if (reason := fails(each, report))]
     except (PenstockError, ValueError) as error:
         return complain("simulate", error)
     finally:
         clear_progress(arguments.quiet)
-    if arguments.html is not None:
-        from penstock.replay.rendering.html import write_report
-
-        try:
-            write_report(report, arguments.html)
-        except OSError as error:
-            return complain("simulate", f"{arguments.html}: {error.strerror}")
-    if arguments.json:
-        print(json.dumps(report.as_dict(), ensure_ascii=True))
-    elif arguments.csv:
-        write_csv(report, sys.stdout)
-    else:
-        print_sections(sections(report))
+    problem = write_files(report, arguments.html, arguments.svg)
+    if problem:
+        return complain("simulate", problem)
+    with reader_may_leave():  # the exit code is that of the report all the same
+        if arguments.json:
+            print(json.dumps(report.as_dict(), ensure_ascii=True))
+        elif arguments.csv:
+            write_csv(report, sys.stdout)
+        else:
+            print_sections(sections(report))
     for failure in failures:
         print(f"penstock simulate: failed: {failure}", file=sys.stderr)
     if report.interrupted:
         return INTERRUPTED
-    return FAILED if failures else 0
+    return FAILED if failures or report.stopped else 0

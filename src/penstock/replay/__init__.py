@@ -17,8 +17,10 @@ May import the rules, gates, stores and `integrations.deciding`, never the servi
 from penstock.replay.exporting.export import Export, export, keys_of
 from penstock.replay.exporting.items import ExportError
 from penstock.replay.reading.formats import LogError
-from penstock.replay.reading.requests import Requests, read_log
-from penstock.replay.recommending.recommend import Recommendation, recommend
+from penstock.replay.reading.logs import read_log
+from penstock.replay.reading.requests import Requests
+from penstock.replay.recommending.recommend import recommend
+from penstock.replay.recommending.recommendation import Recommendation
 from penstock.replay.report import Report, RuleReport
 from penstock.replay.simulate import simulate
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from penstock.replay.deciding.tallies import KeyTally
 
@@ -18,16 +19,26 @@ _CONSTANT_GAPS = 0.3
 _FEW = 30  # requests, below which behaviour says nothing
 
 
+@lru_cache(4096)  # keys share few agents
+def _is_declared(agent: str | None) -> bool:
+    return agent is not None and _DECLARED.search(agent) is not None
+
+
+@lru_cache(4096)
+def _is_browser(agent: str | None) -> bool:
+    return agent is not None and _BROWSER.search(agent) is not None
+
+
 def automated_reasons(key: KeyTally) -> list[str]:
     """What speaks for a program: empty if nothing does."""
     reasons = []
-    if key.agent is not None and _DECLARED.search(key.agent):
+    if _is_declared(key.agent):
         reasons.append(f"says that it is {key.agent:.40}")
     if key.asked < _FEW:
         return reasons
     if key.gap_variation is not None and key.gap_variation < _CONSTANT_GAPS:
         reasons.append(f"constant gaps (variation {key.gap_variation:.2f})")
-    browser = key.agent is not None and _BROWSER.search(key.agent) is not None
+    browser = _is_browser(key.agent)
     if browser and key.asset_share == 0 and key.paths > 1 and key.asked >= 100:
         reasons.append("a browser that loads no assets")
     if key.hours > 20:

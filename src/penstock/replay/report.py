@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -103,6 +104,8 @@ class Report:
     change: Change | None = None
     algorithms: list[AlgorithmRow] = field(default_factory=list)
     interrupted: bool = False
+    stopped: str = ""  # why not all of the log was read
+    memory: int = 0  # bytes for keys and texts
     seconds: float = 0.0
     way: str = "fast"
 
@@ -118,6 +121,10 @@ class Report:
         known = ", ".join(rule.id for rule in self.rules)
         raise KeyError(f"no rule {id!r}; there are {known}")
 
+    def busiest(self) -> list[RuleReport]:
+        """The rules that were asked at all, those that refused most first."""
+        return sorted((rule for rule in self.rules if rule.asked), key=lambda each: -each.refused)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON. Times are in seconds since 1970."""
         return {
@@ -132,6 +139,8 @@ class Report:
             "lines": self.lines,
             "malformed": self.malformed,
             "interrupted": self.interrupted,
+            "stopped": self.stopped,
+            "memory": self.memory,
             "rules": [_rule_dict(rule) for rule in self.rules],
             "algorithms": [
                 {"algorithm": row.algorithm, "refused": row.refused, "keys": row.keys_refused}
@@ -196,15 +205,14 @@ def rule_report(tally: RuleTally) -> RuleReport:
     rule = tally.rule
     bins = tally.tally.timeline()
     start, width = max(0, tally.tally.start), tally.tally.width
-    worst = sorted(
-        ((refused, asked, at) for at, (asked, refused) in enumerate(bins) if refused),
-        key=lambda each: (-each[0], each[2]),
-    )[:3]
-    join = max(1, -(-len(bins) // _POINTS))
-    joined = [
-        (sum(a for a, _ in bins[at : at + join]), sum(r for _, r in bins[at : at + join]))
-        for at in range(0, len(bins), join)
+    asked, refused = [each for each, _ in bins], [each for _, each in bins]
+    worst = [
+        at
+        for at in heapq.nsmallest(3, range(len(bins)), key=lambda at: -refused[at])
+        if refused[at]
     ]
+    join = max(1, -(-len(bins) // _POINTS))
+    starts = range(0, len(bins), join)
     limits = [str(limit.limit) for limit in rule.limits]
     for where, others in limits_of(rule):
         if where != "limits":
@@ -218,12 +226,12 @@ def rule_report(tally: RuleTally) -> RuleReport:
         keys=tally.tally.keys,
         keys_refused=tally.tally.touched(),
         timeline=Timeline(
-            start, width * join, [asked for asked, _ in joined], [refused for _, refused in joined]
+            start,
+            width * join,
+            [sum(asked[at : at + join]) for at in starts],
+            [sum(refused[at : at + join]) for at in starts],
         ),
-        worst=[
-            Moment(start + at * width, width / SECOND, asked, refused)
-            for refused, asked, at in worst
-        ],
+        worst=[Moment(start + at * width, width / SECOND, asked[at], refused[at]) for at in worst],
         top=tally.top(TOP),
     )
 

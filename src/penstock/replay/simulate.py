@@ -21,16 +21,17 @@ from penstock.integrations.deciding.descriptors import Dimension
 from penstock.integrations.deciding.identity import NOBODY_TRUSTED, Trust
 from penstock.integrations.deciding.request import Request
 from penstock.limits import Limit
+from penstock.replay import cautions
 from penstock.replay.deciding.replay import needs, replay_of
 from penstock.replay.deciding.settings import Settings
 from penstock.replay.reading.blocks import Block, count_of
-from penstock.replay.reading.requests import LogRequests, Requests, read_log
+from penstock.replay.reading.logs import LogRequests, read_log
+from penstock.replay.reading.requests import Requests
 from penstock.replay.report import AlgorithmRow, Change, Report, rule_report
 from penstock.rules.model import Domain, RuleLimit, RuleSet, Step
 from penstock.rules.reading.loading import load_rules, read_rules
-from penstock.rules.walk import all_rules, limits_of
 
-SECOND = 1_000_000_000
+DEFAULT_MEMORY = 1 << 30
 ALGORITHMS = ("token_bucket", "fixed_window", "sliding_window", "sliding_log")
 RulesLike = RuleSet | str | Path | Mapping[str, Any]
 RequestsLike = Requests | str | Path | Iterable[Mapping[str, Any]]
@@ -47,6 +48,7 @@ def simulate(
     domain: str | None = None,
     cost: str | None = None,
     algorithms: bool = False,
+    memory: int = DEFAULT_MEMORY,
     progress: Callable[[Report], None] | None = None,
 ) -> Report:
     """Decide on every request by the rules, at the time that the log says.
@@ -54,12 +56,14 @@ def simulate(
     ``rules``: a file, the text of one, the same as a dict, or a `RuleSet`. ``requests``: a log
     file, mappings, or `Requests`. ``against``: older rules to compare with. ``trust``,
     ``dimensions`` and ``domain`` are those of middleware. ``cost``: a number of the log, such as
-    ``"bytes"``, by which requests count. ``algorithms``: compare the algorithms.
+    ``"bytes"``, by which requests count. ``algorithms``: compare the algorithms. ``memory``: the
+    most bytes for keys and texts of the log.
 
-    If it is interrupted by Ctrl-C, the report is about what was read so far.
+    If it is interrupted by Ctrl-C, or needs more memory, the report is about what was read so far.
     """
     source = as_requests(requests)
-    settings = Settings(trust, dict(dimensions or {}), domain, cost)
+    settings = Settings(trust, dict(dimensions or {}), domain, cost).reading(source.fields)
+    fields = source.fields
     variants = [("rules", as_rules(rules))]
     if against is not None:
         variants.append(("against", as_rules(against)))
@@ -67,8 +71,8 @@ def simulate(
         variants += [(name, with_algorithm(variants[0][1], name)) for name in ALGORITHMS]
     wants = [needs(each, settings) for _, each in variants]
     words: set[str] = set()
-    for fields, _ in wants:
-        words.update(source.words if fields is None else fields)
+    for used, _ in wants:
+        words.update(fields if used is None else used)
     if against is not None:
         words.add("peer")
     source.want(words, {number for _, numbers in wants for number in numbers})
@@ -90,6 +94,10 @@ def simulate(
                 refused_before += count_of(column, block.n, 429)
             if progress is not None:
                 progress(report)
+            report.memory = source.bytes + sum(replay.bytes for replay in replays)
+            if report.memory > memory:
+                report.stopped = cautions.out_of_memory(report.requests, memory)
+                break
     except KeyboardInterrupt:
         report.interrupted = True
     outcome = replays[0].outcome()
@@ -111,7 +119,11 @@ def simulate(
             touched = sum(tally.tally.touched() for tally in result.rules)
             report.algorithms.append(AlgorithmRow(name, result.refused, touched))
     report.seconds = time.monotonic() - began
-    report.warnings = warnings_of(report, variants[0][1], source, refused_before)
+    report.warnings = [
+        *cautions.warnings_of(report, variants[0][1], source, refused_before),
+        *cautions.unmatched_warnings(report, settings),
+        *cautions.one_key_warnings(report, fields),
+    ]
     return report
 
 
@@ -170,7 +182,7 @@ def as_rules(rules: RulesLike) -> RuleSet:
 
 
 def with_algorithm(rules: RuleSet, algorithm: str) -> RuleSet:
-    """The rules with another algorithm for each limit that has no options of its own."""
+    """The rules with another algorithm for each limit. One that has it already stays as it is."""
 
     def changed(limits: tuple[RuleLimit, ...]) -> tuple[RuleLimit, ...]:
         return tuple(replace(each, limit=_limit(each.limit, algorithm)) for each in limits)
@@ -195,80 +207,9 @@ def with_algorithm(rules: RuleSet, algorithm: str) -> RuleSet:
 
 
 def _limit(limit: Limit, algorithm: str) -> Limit:
-    if limit.amount == 0:
-        return limit
+    if limit.amount == 0 or limit.algorithm == algorithm:
+        return limit  # with its burst and all other options
     try:
         return Limit(limit.amount, f"{limit.period_ns}ns", algorithm=algorithm)
     except LimitError:  # a sliding log has a longest length
         return limit
-
-
-def warnings_of(report: Report, rules: RuleSet, source: Requests, refused_before: int) -> list[str]:
-    """What this log cannot tell."""
-    out: list[str] = []
-    span = report.last - report.first
-    if report.interrupted:
-        out.append("interrupted: this is about the requests that were read until then")
-    if not report.requests:
-        return [*out, "there was no request"]
-    short = [
-        str(limit.limit)
-        for rule in all_rules(rules)
-        for _, limits in limits_of(rule)
-        for limit in limits
-        if 0 < limit.limit.period_ns < 10 * SECOND
-    ]
-    if source.whole_seconds and short:
-        out.append(
-            f"the log has whole seconds only: what {short[0]} refuses within some seconds is"
-            " an estimate (requests are spread evenly over each second)"
-        )
-    long = [
-        str(limit.limit)
-        for rule in all_rules(rules)
-        for _, limits in limits_of(rule)
-        for limit in limits
-        if limit.limit.period_ns > span
-    ]
-    if long:
-        out.append(f"the log is shorter than the period of {long[0]}")
-    if span < 7 * 86400 * SECOND:
-        out.append(f"the log covers {_days(span)}: a weekly peak may be missing")
-    if refused_before:
-        share = refused_before / report.requests
-        out.append(
-            f"{share:.2%} of the requests were answered 429 already: clients would have sent"
-            " others without that limit"
-        )
-    for rule in report.rules:
-        unknown = [key for key in rule.top if key.key.endswith("=unknown")]
-        if rule.keys == 1 and rule.asked > 100 and ("remote_address" in rule.id or unknown):
-            out.append(
-                f"{rule.id} saw one address only: does the log have the client's, or that of a"
-                " proxy (--trusted, --format)?"
-            )
-    if report.ambiguous:
-        out.append(
-            f"{report.ambiguous} requests have paths that servers read in several ways: they get"
-            " 400 before any limit"
-        )
-    if source.late:
-        out.append(f"{source.late} lines were far out of order, and were moved to their neighbours")
-    if any(rule.concurrency for rule in all_rules(rules)) and "duration" not in source.numbers:
-        out.append("the log has no durations: concurrency was not simulated")
-    if report.refused:
-        out.append(
-            "clients that are refused behave otherwise than the log says: some retry, some leave"
-        )
-    return out
-
-
-def _days(span: int) -> str:
-    seconds = span / SECOND
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 2 * 86400:
-        return f"{seconds / 3600:.0f} h"
-    return f"{seconds / 86400:.1f} days"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,10 +13,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from deploy.proxies import envoy_binary, free_port
+from penstock.integrations.deciding.identity import Trust
 from penstock.replay import read_log, simulate
 from penstock.replay.reading.guessing import format_of
 
@@ -32,8 +35,10 @@ RULES = {
 
 
 @contextlib.contextmanager
-def running(command: list[str], port: int) -> Iterator[None]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def running(
+    command: list[str], port: int, out: IO[bytes] | int = subprocess.DEVNULL
+) -> Iterator[None]:
+    process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 60
         while time.monotonic() < until:
@@ -185,3 +190,77 @@ static_resources:
         # Its default has no address but that of X-Forwarded-For.
         check(log, "", b"198.51.100.9")
         assert format_of(log.read_bytes().splitlines()).name == "envoy"
+        check_forwarded(log)
+
+
+def check_forwarded(log: Path) -> None:
+    """The client is in X-Forwarded-For, which counts where its proxies are trusted."""
+    rules = {"domain": "web", "descriptors": [{"key": "remote_address", "limits": "2/hour"}]}
+    assert simulate(rules, log).rule("web/remote_address").top[0].key == "remote_address=unknown"
+    report = simulate(rules, log, trust=Trust(["10.0.0.0/8"]))
+    (client,) = report.rule("web/remote_address").top
+    assert (client.key, client.asked, client.refused) == ("remote_address=198.51.100.9", 5, 3)
+    # A client that is itself one of the trusted: nothing stands before it.
+    trusted = simulate(rules, log, trust=Trust(["198.51.100.0/24"]))
+    assert trusted.rule("web/remote_address").top[0].key == "remote_address=198.51.100.9"
+
+
+HAPROXY = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+HAPROXY_CONF = """
+global
+  {log}
+defaults
+  mode http
+  log global
+  option httplog
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+frontend web
+  bind 127.0.0.1:{port}
+  {capture}
+  http-request return status 200 content-type text/plain string ok
+"""
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="needs HAProxy")
+@pytest.mark.parametrize("capture", ["", "capture request header User-Agent len 64"])
+def test_haproxy_in_a_container(capture: str, tmp_path: Path) -> None:
+    """It writes to standard output, without what syslog would put before a line."""
+    assert HAPROXY is not None
+    port, conf, log = free_port(), tmp_path / "haproxy.cfg", tmp_path / "access.log"
+    written = "log stdout format raw local0 info"
+    conf.write_text(HAPROXY_CONF.format(log=written, port=port, capture=capture))
+    with log.open("wb") as out, running([HAPROXY, "-db", "-f", str(conf)], port, out):
+        send(port)
+        wait_for_lines(log)
+    keep_requests(log)
+    assert format_of(log.read_bytes().splitlines()).name == "haproxy"
+    check(log, "", b"127.0.0.1")
+    check(log, "haproxy", b"127.0.0.1")
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="needs HAProxy")
+def test_haproxy_to_syslog(tmp_path: Path) -> None:
+    assert HAPROXY is not None
+    port, conf, log = free_port(), tmp_path / "haproxy.cfg", tmp_path / "access.log"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as syslog:
+        syslog.bind(str(tmp_path / "log"))
+        syslog.settimeout(60)
+        written = f"log {tmp_path}/log local0 info"
+        conf.write_text(HAPROXY_CONF.format(log=written, port=port, capture=""))
+        with running([HAPROXY, "-db", "-f", str(conf)], port):
+            send(port)
+            lines: list[bytes] = []
+            while sum(b'"GET ' in line for line in lines) < len(PATHS):
+                lines.append(syslog.recv(65536))
+    # As syslogd writes it: without the priority.
+    log.write_bytes(b"\n".join(re.sub(rb"^<\d+>", b"", line).strip() for line in lines) + b"\n")
+    keep_requests(log)
+    check(log, "", b"127.0.0.1")
+
+
+def keep_requests(log: Path) -> None:
+    """Without what it says when it starts, and about the connection that only looked."""
+    lines = [line for line in log.read_bytes().splitlines() if b'"GET ' in line]
+    log.write_bytes(b"\n".join(lines) + b"\n")

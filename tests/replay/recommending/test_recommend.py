@@ -11,8 +11,10 @@ import pytest
 from penstock.cli import main
 from penstock.replay import Requests, recommend, simulate
 from penstock.replay.behaviour import describe
-from penstock.replay.recommending import recommend as module
+from penstock.replay.recommending import sampling as module
 from penstock.replay.recommending.choosing import choose, nice_between, nice_up
+from penstock.replay.rendering.advice import headline, sections
+from penstock.replay.rendering.terminal import as_text
 
 START = 1_760_000_000
 BROWSERS = [f"Mozilla/5.0 (X11) AppleWebKit/537.36 Chrome/{n}.0 Safari/537.36" for n in range(40)]
@@ -118,7 +120,7 @@ def test_noise_does_not_change_it(tmp_path: Path) -> None:
     ("requests", "words"),
     [
         (traffic()[:500], "too few"),
-        ([request(START + n, "192.0.2.1", "/", "x") for n in range(3000)], "different keys"),
+        ([request(START + n, "192.0.2.1", "/", "x") for n in range(3000)], "1 key is too few"),
         (
             [request(START + n / 100, f"192.0.2.{n % 200}", "/", "x") for n in range(3000)],
             "too short",
@@ -139,18 +141,34 @@ def test_memory_is_bounded_by_leaving_out_whole_keys(monkeypatch: pytest.MonkeyP
     full = recommend(many)
     monkeypatch.setattr(module, "_HEAVIEST", 10)
     monkeypatch.setattr(module, "_LEAST_ARRIVALS", 1000)
-    advice = recommend(many, memory=24 * 40_000)
+    monkeypatch.setattr(module, "_ARRIVAL_BYTES", 100)  # the tables are large beside so few
+    advice = recommend(many, memory=full.memory + 40_000 * 100 - 36 * full.requests)
+    assert advice.stopped == ""
+    assert advice.memory <= full.memory + 40_000 * 100 - 36 * full.requests
     assert 0 < advice.sampled < 1
     assert full.heaviest == advice.heaviest  # the heaviest are never lost
     assert advice.limit == full.limit
     assert any("of the keys were looked at" in warning for warning in advice.warnings)
 
 
+def test_too_many_keys_for_the_memory_are_said_so() -> None:
+    many = traffic(count=3000)
+    advice = recommend(many, memory=1 << 20)
+    assert advice.stopped.startswith("stopped after ")
+    assert advice.warnings[0] == advice.stopped
+    report = simulate(advice_rules, many, memory=1 << 20)
+    assert "write --memory with more" in report.warnings[0]
+    assert simulate(advice_rules, many).stopped == ""
+
+
+advice_rules = {"domain": "web", "descriptors": [{"key": "remote_address", "limits": "9/minute"}]}
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "access.log"
     log.write_text('192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 5 "-" "x"\n')
     assert main(["recommend", str(log)]) == 1
-    assert "No recommendation: 1 requests are too few" in capsys.readouterr().out
+    assert "No recommendation: 1 request is too few" in capsys.readouterr().out
     assert main(["recommend", str(tmp_path / "missing")]) == 2
     assert "No such file" in capsys.readouterr().err
 
@@ -162,3 +180,26 @@ def test_numbers_that_people_write() -> None:
             assert low <= nice_between(low, high) < high
     assert choose([1] * 99 + [100], people=1).plateau == (1, 100)
     assert choose([1] * 99 + [100], people=100).how == "quantile"
+
+
+def test_the_first_line_is_about_what_was_held_out() -> None:
+    """The bots ask in the first hour of eight: in the last 30 % of the time nobody is refused."""
+    advice = recommend(traffic())
+    assert advice.holdout is not None
+    assert advice.whole is not None
+    assert advice.holdout.refused == 0
+    assert advice.whole.refused > 0
+    first = headline(advice)
+    assert f"refuses none of {advice.holdout.requests:,} requests" in first
+    text = as_text(sections(advice))
+    assert f"of {advice.whole.requests:,} requests, from 3 of" in text
+    assert "95 % sure" in text
+    assert len(advice.trades) == 2
+
+
+def test_other_rates_with_their_burst_refuse_nobody() -> None:
+    advice = recommend(traffic())
+    for limit in advice.trades:
+        rules = advice.yaml.replace(str(advice.limit), limit).replace("shadow_mode: true", "")
+        (rule,) = simulate(rules, traffic()).rules
+        assert {key.key for key in rule.top} <= {f"remote_address=203.0.113.{n}" for n in range(3)}

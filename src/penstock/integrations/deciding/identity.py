@@ -63,6 +63,12 @@ class Trust:
         self._header = header.lower()
         self.nobody = not names and not hops
 
+    def also_unknown(self) -> Trust:
+        """The same, and a peer without an address is trusted: a log may not say who it was."""
+        out = Trust(hops=self._hops, header=self._header)
+        out._networks, out._unix, out.nobody = self._networks, True, self.nobody
+        return out
+
     def trusts(self, peer: str | None) -> bool:
         """Whether the headers of this peer are trusted."""
         if self._hops:

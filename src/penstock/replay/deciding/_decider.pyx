@@ -10,13 +10,24 @@ An *entry* is what applies to a descriptor: a rule, a set of its limits, and the
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from penstock.algorithms import words as algorithm_words
 from penstock.algorithms.base cimport HIT, LOOK, Algorithm
 from penstock.decision cimport Decision, new_decision
-from penstock.replay.reading._scanner cimport Interner
+from penstock.replay.reading._scanner cimport Interner, texts_number
+
+cdef extern from *:
+    void prefetch "__builtin_prefetch" (const void* address) nogil
+
+cdef extern from "pages.h":
+    void* pages_new(size_t size)
+    void* pages_larger(void* old, size_t used, size_t size)
+
+cdef extern from "<arpa/inet.h>":
+    int AF_INET6
+    int inet_pton(int family, const char* text, void* out)
 
 cdef enum:
     UNKNOWN = -2
@@ -42,10 +53,17 @@ cdef enum:
     BY_VALUE = 2
     BY_VALUES = 3
     BINS_MOST = 16384
+    NOT_NOTED = -1
     # A constant, so that the compiler divides by it without a division.
     SECOND = 1_000_000_000
+    SHAPES_MOST = 64
+    # Requests whose memory is asked for before it is used: there are many keys.
+    AHEAD_ENTRY = 32
+    AHEAD_ROW = 16
 
 cdef int NO_ROOM = algorithm_words.NO_ROOM
+# Not a literal: Cython computes with those above 32 bits as Python's integers.
+cdef int64_t HOUR = 3600 * <int64_t> SECOND
 
 cdef struct KeyStat:
     int64_t first, last
@@ -53,10 +71,25 @@ cdef struct KeyStat:
     int32_t asked, refused, assets, errors
     int32_t agent
     uint32_t agents, paths, hours
+    int64_t unused         # a whole cache line
+
+cdef struct RuleInfo:
+    void* tally
+    int64_t cost
+
+cdef struct LimitSet:
+    int first, count       # in `Decider.counters`
+
+cdef struct Asking:
+    # What a request tells about who asks.
+    int32_t agent
+    uint32_t agent_bit, path_bit, hour_bit
+    bint asset, error
 
 cdef struct Entry:
     int32_t rule, limits, row, flags
     int32_t shape, node, value   # whose key it is; a shape below zero: see `Decider.names`
+    int32_t unused               # half a cache line
 
 cdef struct Node:
     int32_t constant       # the child for every value; UNKNOWN if it depends on the value
@@ -67,9 +100,12 @@ cdef struct Node:
     int32_t entry
     int position           # of BY_VALUE
     int quick              # 1: an IPv4 address is its own key; 2: every value is
+    int ipv6_bits          # of the networks that count together; 0: Python says
     int32_t rule, limits, flags
     int32_t* entries
     int64_t entries_size
+    int32_t* networks      # the same, by the numbers of IPv6 networks
+    int64_t networks_size
 
 
 @cython.final
@@ -82,10 +118,11 @@ cdef class Tally:
     cdef readonly int64_t asked, refused
     cdef int64_t* bins
     cdef readonly int64_t width, start, bins_used
+    cdef int64_t bin_at, bin_start, bin_end     # that of the last request
 
     def __cinit__(self):
         self.room = 256
-        self.stats = <KeyStat*> calloc(self.room, sizeof(KeyStat))
+        self.stats = <KeyStat*> pages_new(self.room * sizeof(KeyStat))
         self.bins = <int64_t*> calloc(BINS_MOST, 16)
         self.width = SECOND
         self.start = -1
@@ -99,51 +136,53 @@ cdef class Tally:
     cpdef int32_t new_row(self) except -1:
         cdef void* larger
         if self.keys == self.room:
-            larger = realloc(self.stats, 2 * self.room * sizeof(KeyStat))
+            larger = pages_larger(
+                self.stats, self.room * sizeof(KeyStat), 2 * self.room * sizeof(KeyStat))
             if larger == NULL:
                 raise MemoryError
             self.stats = <KeyStat*> larger
-            memset(self.stats + self.room, 0, self.room * sizeof(KeyStat))
             self.room *= 2
         self.keys += 1
         return <int32_t> (self.keys - 1)
 
-    cdef inline void note(
-        self, int32_t row, int64_t now, bint refused, int32_t agent, int32_t path, bint asset,
-        int64_t status,
-    ) noexcept:
+    cdef inline void note(self, int32_t row, int64_t now, bint refused, Asking* by) noexcept:
         cdef KeyStat* stat = self.stats + row
-        cdef int64_t at
         cdef double gap
         self.asked += 1
         if stat.asked == 0:
             stat.first = now
-            stat.agent = agent
+            stat.agent = by.agent
         else:
             gap = (now - stat.last) * 1e-9
             stat.gaps2 += gap * gap
         stat.last = now
         stat.asked += 1
-        stat.assets += asset
-        stat.errors += 400 <= status < 500
-        stat.agents |= <uint32_t> 1 << (agent & 31)
-        stat.paths |= <uint32_t> 1 << (path & 31)
-        stat.hours |= <uint32_t> 1 << (now // 3_600_000_000_000 % 24)
+        stat.assets += by.asset
+        stat.errors += by.error
+        stat.agents |= by.agent_bit
+        stat.paths |= by.path_bit
+        stat.hours |= by.hour_bit
+        if not self.bin_start <= now < self.bin_end:
+            self.find_bin(now)
+        self.bins[2 * self.bin_at] += 1
+        if refused:
+            self.refused += 1
+            stat.refused += 1
+            self.bins[2 * self.bin_at + 1] += 1
+
+    cdef void find_bin(self, int64_t now) noexcept:
+        cdef int64_t at
         if self.start < 0:
             self.start = now - now % SECOND
-        at = (now - self.start) // self.width
-        if at < 0:
-            at = 0
+        at = (now - self.start) // self.width if now > self.start else 0
         while at >= BINS_MOST:
             self.coarser()
             at = (now - self.start) // self.width
         if at >= self.bins_used:
             self.bins_used = at + 1
-        self.bins[2 * at] += 1
-        if refused:
-            self.refused += 1
-            stat.refused += 1
-            self.bins[2 * at + 1] += 1
+        self.bin_at = at
+        self.bin_start = self.start + at * self.width
+        self.bin_end = self.bin_start + self.width
 
     cdef void coarser(self) noexcept:
         """Join two bins to one."""
@@ -230,11 +269,10 @@ cdef class Counter:
             self.own = <int64_t**> larger
             memset(self.own + self.room, 0, (room - self.room) * sizeof(int64_t*))
         else:
-            larger = realloc(self.rows, room * self.words * 8)
+            larger = pages_larger(self.rows, self.room * self.words * 8, room * self.words * 8)
             if larger == NULL:
                 raise MemoryError
             self.rows = <int64_t*> larger
-            memset(self.rows + self.room * self.words, 0, (room - self.room) * self.words * 8)
         self.room = room
         return 0
 
@@ -295,7 +333,7 @@ cdef class Shape:
     cdef object owner
     cdef readonly object keys
     cdef list interners     # for nodes that depend on several values: (Interner, entries)
-    cdef list ipv4_texts    # of each node, the interner of its value
+    cdef list addresses     # of each node, the interner of its values, and one for networks
 
     def __cinit__(self):
         self.nodes = NULL
@@ -310,7 +348,7 @@ cdef class Shape:
         for level, column in enumerate(columns):
             self.columns[level] = column
         self.interners = []
-        self.ipv4_texts = []
+        self.addresses = []
         self.add_node(UNKNOWN)
 
     def __dealloc__(self):
@@ -318,6 +356,7 @@ cdef class Shape:
         for i in range(self.count):
             free(self.nodes[i].children)
             free(self.nodes[i].entries)
+            free(self.nodes[i].networks)
         free(self.nodes)
 
     def add_node(self, int32_t constant):
@@ -332,7 +371,7 @@ cdef class Shape:
         memset(self.nodes + self.count, 0, sizeof(Node))
         self.nodes[self.count].constant = constant
         self.interners.append(None)
-        self.ipv4_texts.append(None)
+        self.addresses.append(None)
         self.count += 1
         return self.count - 1
 
@@ -340,7 +379,7 @@ cdef class Shape:
         self.nodes[node].constant = child
 
     def ends(self, int64_t node, int kind, int32_t entry=NOTHING, int position=0, int quick=0,
-             texts=None, int32_t rule=0, int32_t limits=-1, int32_t flags=0):
+             texts=None, int32_t rule=0, int32_t limits=-1, int32_t flags=0, int ipv6_bits=0):
         """How a node makes entries."""
         cdef Node* it = self.nodes + node
         it.kind = kind
@@ -348,7 +387,8 @@ cdef class Shape:
         it.position = position
         it.quick = quick
         it.rule, it.limits, it.flags = rule, limits, flags
-        self.ipv4_texts[node] = texts
+        it.ipv6_bits = ipv6_bits
+        self.addresses[node] = (texts, Interner())
         if kind == BY_VALUES:
             self.interners[node] = (Interner(), [])
 
@@ -418,14 +458,51 @@ cdef class Shape:
         """The entry of a value that was not seen here before."""
         cdef Node* it = self.nodes + node
         cdef Interner texts
+        cdef const char* text
         cdef int32_t entry
+        cdef unsigned char address[16]
         if it.quick == 1:
-            texts = self.ipv4_texts[node]
-            if is_ipv4(texts.arena + texts.offsets[value], texts.lengths[value]):
+            texts, _ = self.addresses[node]
+            text = texts.table.arena + texts.table.offsets[value]
+            if is_ipv4(text, texts.table.lengths[value]):
                 return self.entry_of_value(node, value, decider)
+            if it.ipv6_bits and read_ipv6(text, texts.table.lengths[value], address):
+                return self.entry_of_network(node, address, value, decider)
         elif it.quick == 2:
             return self.entry_of_value(node, value, decider)
         entry = self.owner.entry(self, node, [values[i][at] for i in range(self.levels)])
+        self.remember_entry(node, value, entry)
+        return entry
+
+    def entry_of_ipv6(self, int64_t node, bytes address, int32_t value, Decider decider not None):
+        """The entry of an address that is spelled in an unusual way."""
+        cdef unsigned char packed[16]
+        assert len(address) == 16
+        for i in range(16):
+            packed[i] = address[i]
+        return self.entry_of_network(node, packed, value, decider)
+
+    cdef int32_t entry_of_network(self, int64_t node, unsigned char* address, int32_t value,
+                                  Decider decider) except? -3:
+        """The entry of an address of IPv6: its network is the key, and ``value`` names it."""
+        cdef Node* it = self.nodes + node
+        cdef Interner networks
+        cdef int i
+        cdef int32_t network, entry
+        for i in range(16):
+            if 8 * i >= it.ipv6_bits:
+                address[i] = 0
+            elif 8 * (i + 1) > it.ipv6_bits:
+                address[i] &= 0xFF << (8 * (i + 1) - it.ipv6_bits)
+        _, networks = self.addresses[node]
+        network = texts_number(&networks.table, <const char*> address, 16)
+        if networks.table.failed:
+            raise MemoryError
+        if network >= it.networks_size:
+            it.networks = larger_table(it.networks, &it.networks_size, network)
+        if it.networks[network] == UNKNOWN:
+            it.networks[network] = self.entry_of_value(node, value, decider)
+        entry = it.networks[network]
         self.remember_entry(node, value, entry)
         return entry
 
@@ -476,7 +553,8 @@ cdef class Shape:
         numbers, entries = self.interners[node]
         for i in range(self.levels):
             packed[i] = values[i][at]
-        number = numbers.get(<const char*> packed, 4 * self.levels)
+        number = texts_number(
+            &numbers.table, <const char*> packed, 4 * self.levels)
         while len(entries) <= number:
             entries.append(UNKNOWN)
         if entries[number] == UNKNOWN:
@@ -523,6 +601,24 @@ cdef bint is_ipv4(const char* s, int64_t n) noexcept:
         i += 1
 
 
+cdef bint read_ipv6(const char* s, int64_t n, unsigned char* out) noexcept:
+    """Whether it is an address of IPv6 that stands for itself, and which."""
+    cdef char text[48]
+    cdef int i, zeros = 0
+    if n < 2 or n > 39:
+        return False
+    for i in range(<int> n):
+        if s[i] == 46:
+            return False  # one of IPv4 in it
+        text[i] = s[i]
+    text[n] = 0
+    if inet_pton(AF_INET6, text, out) != 1:
+        return False
+    for i in range(10):
+        zeros += out[i] == 0
+    return not (zeros == 10 and out[10] == 0xFF and out[11] == 0xFF)  # IPv4, mapped
+
+
 def is_plain_ipv4(bytes text not None):
     return is_ipv4(text, len(text))
 
@@ -534,38 +630,62 @@ cdef class Decider:
     cdef Entry* entries
     cdef readonly int64_t count
     cdef int64_t room
-    cdef list tallies, limit_sets
+    cdef list tallies, all_counters   # they own what the next three point to
+    cdef RuleInfo* rules
+    cdef LimitSet* limit_sets
+    cdef void** counters
+    cdef int sets
     cdef readonly dict names      # of entries that Python made: the text of the key
-    cdef list costs               # of each rule
     cdef object owner
     cdef int32_t* scheduled       # for each schedule, the set in force
     cdef int64_t schedules, second
+    cdef int8_t* noted
+    cdef int64_t noted_room
     cdef readonly int64_t allowed, refused, ambiguous, unmatched
 
     def __cinit__(self):
         self.entries = NULL
         self.scheduled = NULL
+        self.rules = NULL
+        self.limit_sets = NULL
+        self.counters = NULL
+        self.noted = NULL
 
     def __init__(self, owner):
         self.owner = owner
         self.tallies = []
-        self.limit_sets = []
+        self.all_counters = []
         self.names = {}
-        self.costs = []
         self.second = -1
 
     def __dealloc__(self):
         free(self.entries)
         free(self.scheduled)
+        free(self.rules)
+        free(self.limit_sets)
+        free(self.counters)
+        free(self.noted)
 
     def add_rule(self, Tally tally not None, int64_t cost):
+        cdef int number = len(self.tallies)
+        self.rules = <RuleInfo*> enlarged(self.rules, (number + 1) * sizeof(RuleInfo))
+        self.rules[number] = RuleInfo(<void*> tally, cost)
         self.tallies.append(tally)
-        self.costs.append(cost)
-        return len(self.tallies) - 1
+        return number
 
     def add_limits(self, list counters):
-        self.limit_sets.append(counters)
-        return len(self.limit_sets) - 1
+        cdef int first = len(self.all_counters), count = len(counters), k
+        cdef Counter counter
+        self.limit_sets = <LimitSet*> enlarged(
+            self.limit_sets, (self.sets + 1) * sizeof(LimitSet))
+        self.counters = <void**> enlarged(self.counters, (first + count) * sizeof(void*))
+        for k in range(count):
+            counter = counters[k]
+            self.counters[first + k] = <void*> counter
+        self.all_counters += counters
+        self.limit_sets[self.sets] = LimitSet(first, count)
+        self.sets += 1
+        return self.sets - 1
 
     def add_schedule(self):
         """Something that has other limits at other times; `owner.in_force` says which."""
@@ -581,19 +701,42 @@ cdef class Decider:
     cpdef int32_t add_entry(self, int32_t rule, int32_t limits, int32_t row, int32_t flags) except -1:
         cdef void* larger
         if self.count == self.room:
-            self.room = max(1024, 2 * self.room)
-            larger = realloc(self.entries, self.room * sizeof(Entry))
+            larger = pages_larger(
+                self.entries, self.count * sizeof(Entry),
+                max(1024, 2 * self.room) * sizeof(Entry))
             if larger == NULL:
                 raise MemoryError
             self.entries = <Entry*> larger
-        self.entries[self.count] = Entry(rule, limits, row, flags, -1, 0, 0)
+            self.room = max(1024, 2 * self.room)
+        self.entries[self.count] = Entry(rule, limits, row, flags, -1, 0, 0, 0)
         self.count += 1
         return <int32_t> (self.count - 1)
+
+    @property
+    def bytes(self):
+        """Memory for keys: of rules, of limits (rows that grow at their first size), and tables."""
+        cdef int64_t size = self.room * sizeof(Entry)
+        for tally in self.tallies:
+            size += (<Tally> tally).room * sizeof(KeyStat) + BINS_MOST * 16
+        for counter in self.all_counters:
+            size += (<Counter> counter).room * ((<Counter> counter).words * 8 + 8)
+        return size
 
     def entry(self, int64_t number):
         """rule, limits, row, flags; and shape, node and value, where these make the key"""
         cdef Entry* it = self.entries + number
         return it.rule, it.limits, it.row, it.flags, it.shape, it.node, it.value
+
+    def entry_of_row(self, int32_t rule, int64_t rows):
+        """For each row of a rule, the first entry that counts there."""
+        cdef int64_t i
+        cdef Entry* it
+        cdef list out = [NOTHING] * rows
+        for i in range(self.count - 1, -1, -1):
+            it = self.entries + i
+            if it.rule == rule:
+                out[it.row] = i
+        return out
 
     def rows_of(self, const int32_t[::1] matched, int64_t n, int32_t[::1] out):
         """The row of each request's entry, or NOTHING."""
@@ -604,45 +747,60 @@ cdef class Decider:
     def decide(self, const int64_t[::1] times, int64_t n, list matched, listed, hits, agents,
                paths, assets, statuses, int8_t[::1] out):
         """Decide on n requests. ``matched`` has the entries of each shape."""
-        cdef int shapes = len(matched), shape, items, k, of
-        cdef int32_t* found[LEVELS_MOST * 4]
+        cdef int shapes = len(matched), shape, items, k
+        cdef int32_t* found[SHAPES_MOST]
         cdef int32_t[::1] view
-        cdef const int8_t[::1] list_view, asset_view
-        cdef const int64_t[::1] hits_view, status_view
-        cdef const int32_t[::1] agent_view, path_view
+        cdef const int8_t[::1] list_view
+        cdef const int64_t[::1] hits_view
+        cdef bint has_list = listed is not None, has_hits = hits is not None
         cdef int64_t i, now, cost, hit
-        cdef bint refused, denied, by_list, ok, group_ok, any_match, asset
-        cdef int32_t number, limits, agent, path
-        cdef int64_t status
+        cdef bint refused, denied, by_list, any_match, any_shadow
+        cdef int32_t number, limits
         cdef Entry* it
+        cdef void* counter
+        cdef LimitSet limit_set
+        cdef int8_t* noted            # of each request and shape: refused, or NOT_NOTED
         cdef void* counters[ITEMS_MOST]
         cdef int32_t rows[ITEMS_MOST]
         cdef int64_t costs[ITEMS_MOST]
         cdef int owners[ITEMS_MOST]
         cdef bint looked[ITEMS_MOST]
-        cdef bint entry_refused[LEVELS_MOST * 4]
-        cdef list limit_set
-        cdef Tally tally
-        if shapes > LEVELS_MOST * 4:
+        cdef bint entry_refused[SHAPES_MOST]
+        if shapes > SHAPES_MOST:
             raise OverflowError
         for shape in range(shapes):
             view = matched[shape]
             found[shape] = &view[0]
-        if listed is not None:
+        if has_list:
             list_view = listed
-        if hits is not None:
+        if has_hits:
             hits_view = hits
-        if agents is not None:
-            agent_view = agents
-        if paths is not None:
-            path_view = paths
-            asset_view = assets
-        if statuses is not None:
-            status_view = statuses
+        if n * shapes > self.noted_room:
+            self.noted = <int8_t*> enlarged(self.noted, n * shapes)
+            self.noted_room = n * shapes
         for i in range(n):
+            noted = self.noted + i
             now = times[i]
+            # Ask for the memory of the requests that come soon. (Not in a function of its own:
+            # gcc takes one that does nothing else for one that does nothing.)
+            if i + AHEAD_ENTRY < n:
+                for shape in range(shapes):
+                    number = found[shape][i + AHEAD_ENTRY]
+                    if number >= 0:
+                        prefetch(self.entries + number)
+                    number = found[shape][i + AHEAD_ROW]
+                    if number >= 0 and self.entries[number].limits >= 0:
+                        it = self.entries + number
+                        limits = it.limits if not it.flags & SCHEDULED else 0
+                        if self.sets > limits:
+                            counter = self.counters[self.limit_sets[limits].first]
+                            if not (<Counter> counter).grows and it.row < (<Counter> counter).room:
+                                prefetch(
+                                    (<Counter> counter).rows + it.row * (<Counter> counter).words)
             by_list = False
-            if listed is not None and list_view[i]:
+            if has_list and list_view[i]:
+                for shape in range(shapes):
+                    noted[shape * n] = NOT_NOTED
                 if list_view[i] == UNCLEAR_PATH:
                     out[i] = AMBIGUOUS
                     self.ambiguous += 1
@@ -656,12 +814,9 @@ cdef class Decider:
                 self.second = now // SECOND
                 for k in range(self.schedules):
                     self.scheduled[k] = self.owner.in_force(k, now)
-            hit = 1
-            if hits is not None and hits_view[i] > 1:
-                hit = hits_view[i]
-            refused = by_list
-            denied = by_list
-            any_match = False
+            hit = hits_view[i] if has_hits and hits_view[i] > 1 else 1
+            refused = denied = by_list
+            any_match = any_shadow = False
             items = 0
             # What refuses without a limit, and the items of all limits that may refuse.
             for shape in range(shapes):
@@ -671,23 +826,24 @@ cdef class Decider:
                 any_match = True
                 it = self.entries + number
                 entry_refused[shape] = False
-                if it.flags & (CLOSED | DENIED):
-                    if not it.flags & SHADOW:
-                        refused = True
-                        entry_refused[shape] = True
-                        denied = denied or it.flags & DENIED
-                    continue
-                if it.flags & (SHADOW | UNCOUNTED):
-                    continue
+                if it.flags:
+                    any_shadow = any_shadow or it.flags & SHADOW
+                    if it.flags & (CLOSED | DENIED):
+                        if not it.flags & SHADOW:
+                            refused = entry_refused[shape] = True
+                            denied = denied or it.flags & DENIED
+                        continue
+                    if it.flags & (SHADOW | UNCOUNTED):
+                        continue
                 limits = self.scheduled[it.limits] if it.flags & SCHEDULED else it.limits
                 if limits < 0:
                     continue
                 limit_set = self.limit_sets[limits]
-                cost = cost_of(hit, self.costs[it.rule])
-                for k in range(len(limit_set)):
-                    if items == ITEMS_MOST:
-                        raise OverflowError
-                    counters[items] = <void*> limit_set[k]
+                if items + limit_set.count > ITEMS_MOST:
+                    raise OverflowError
+                cost = cost_of(hit, self.rules[it.rule].cost)
+                for k in range(limit_set.count):
+                    counters[items] = self.counters[limit_set.first + k]
                     rows[items] = it.row
                     costs[items] = cost
                     owners[items] = shape
@@ -697,60 +853,29 @@ cdef class Decider:
                     for k in range(items):
                         if not (<Counter> counters[k]).decide(rows[k], costs[k], now, False):
                             entry_refused[owners[k]] = True
-            elif items == 1:
-                if not (<Counter> counters[0]).decide(rows[0], costs[0], now, True):
-                    refused = True
-                    entry_refused[owners[0]] = True
             elif items:
-                for k in range(items):
+                # All but the last are looked at. Where they allow it, the last one decides.
+                for k in range(items - 1):
                     looked[k] = (<Counter> counters[k]).decide(rows[k], costs[k], now, False)
-                    if not looked[k]:
-                        refused = True
-                for k in range(items):
-                    # A limit that refuses takes nothing, but may have to record it (lockout).
+                    refused = refused or not looked[k]
+                k = items - 1
+                looked[k] = (<Counter> counters[k]).decide(rows[k], costs[k], now, not refused)
+                if not looked[k]:
+                    entry_refused[owners[k]] = True
+                    if refused:  # it was only looked at, and may have to record it (lockout)
+                        (<Counter> counters[k]).decide(rows[k], costs[k], now, True)
+                    refused = True
+                for k in range(items - 1):
+                    # A limit that refuses takes nothing, but may have to record it.
                     if not refused or not looked[k]:
                         if not (<Counter> counters[k]).decide(rows[k], costs[k], now, True):
                             entry_refused[owners[k]] = True
-            # Rules in shadow count for themselves.
-            for shape in range(shapes):
-                number = found[shape][i]
-                if number < 0:
-                    continue
-                it = self.entries + number
-                if not it.flags & SHADOW or it.flags & UNCOUNTED:
-                    continue
-                if it.flags & (CLOSED | DENIED):
-                    entry_refused[shape] = True
-                    continue
-                limits = self.scheduled[it.limits] if it.flags & SCHEDULED else it.limits
-                if limits < 0:
-                    continue
-                limit_set = self.limit_sets[limits]
-                cost = cost_of(hit, self.costs[it.rule])
-                of = len(limit_set)
-                group_ok = True
-                if of > 1:
-                    for k in range(of):
-                        looked[k] = (<Counter> limit_set[k]).decide(it.row, cost, now, False)
-                        group_ok = group_ok and looked[k]
-                for k in range(of):
-                    if of == 1 or group_ok or not looked[k]:
-                        ok = (<Counter> limit_set[k]).decide(it.row, cost, now, True)
-                        if not ok:
-                            entry_refused[shape] = True
-            agent = agent_view[i] if agents is not None else 0
-            path = path_view[i] if paths is not None else 0
-            asset = asset_view[path] if paths is not None else False
-            status = status_view[i] if statuses is not None else 0
-            for shape in range(shapes):
-                number = found[shape][i]
-                if number < 0:
-                    continue
-                it = self.entries + number
-                if by_list:
-                    break
-                tally = self.tallies[it.rule]
-                tally.note(it.row, now, entry_refused[shape], agent, path, asset, status)
+            if any_shadow:
+                self.decide_shadows(found, shapes, i, now, hit, entry_refused)
+            if not by_list:
+                for shape in range(shapes):
+                    if found[shape][i] >= 0:
+                        noted[shape * n] = entry_refused[shape]
             if refused:
                 out[i] = REFUSED
                 self.refused += 1
@@ -758,16 +883,106 @@ cdef class Decider:
                 out[i] = ALLOWED
                 self.allowed += 1
                 self.unmatched += not any_match
+        for shape in range(shapes):
+            self.note(times, n, found[shape], self.noted + shape * n, agents, paths, assets, statuses)
+
+    cdef int note(self, const int64_t[::1] times, int64_t n, int32_t* found, int8_t* noted, agents,
+                  paths, assets, statuses) except -1:
+        """Count the requests of one shape. After deciding: memory is then waited for at once."""
+        cdef bint has_agents = agents is not None, has_paths = paths is not None
+        cdef bint has_statuses = statuses is not None
+        cdef const int8_t[::1] asset_view
+        cdef const int64_t[::1] status_view
+        cdef const int32_t[::1] agent_view, path_view
+        cdef int64_t i, now, hour_end = 0
+        cdef Asking by
+        cdef Entry* it
+        if has_agents:
+            agent_view = agents
+        if has_paths:
+            path_view = paths
+            asset_view = assets
+        if has_statuses:
+            status_view = statuses
+        memset(&by, 0, sizeof(Asking))
+        by.agent_bit = by.path_bit = 1
+        for i in range(n):
+            if i + AHEAD_ENTRY < n:
+                if found[i + AHEAD_ENTRY] >= 0:
+                    prefetch(self.entries + found[i + AHEAD_ENTRY])
+                if found[i + AHEAD_ROW] >= 0:
+                    it = self.entries + found[i + AHEAD_ROW]
+                    prefetch((<Tally> self.rules[it.rule].tally).stats + it.row)
+            if found[i] < 0 or noted[i] == NOT_NOTED:
+                continue
+            now = times[i]
+            if has_agents:
+                by.agent = agent_view[i]
+                by.agent_bit = <uint32_t> 1 << (by.agent & 31)
+            if has_paths:
+                by.path_bit = <uint32_t> 1 << (path_view[i] & 31)
+                by.asset = asset_view[path_view[i]]
+            if has_statuses:
+                by.error = 400 <= status_view[i] < 500
+            if not hour_end - HOUR <= now < hour_end:
+                hour_end = (now // HOUR + 1) * HOUR
+                by.hour_bit = <uint32_t> 1 << (now // HOUR % 24)
+            it = self.entries + found[i]
+            (<Tally> self.rules[it.rule].tally).note(it.row, now, noted[i], &by)
+        return 0
+
+    cdef int decide_shadows(self, int32_t** found, int shapes, int64_t at, int64_t now,
+                            int64_t hit, bint* entry_refused) except -1:
+        """Rules in shadow count for themselves."""
+        cdef int shape, k
+        cdef int64_t cost
+        cdef int32_t number, limits
+        cdef bint group_ok
+        cdef bint looked[ITEMS_MOST]
+        cdef void** counters
+        cdef LimitSet limit_set
+        cdef Entry* it
+        for shape in range(shapes):
+            number = found[shape][at]
+            if number < 0:
+                continue
+            it = self.entries + number
+            if not it.flags & SHADOW or it.flags & UNCOUNTED:
+                continue
+            if it.flags & (CLOSED | DENIED):
+                entry_refused[shape] = True
+                continue
+            limits = self.scheduled[it.limits] if it.flags & SCHEDULED else it.limits
+            if limits < 0:
+                continue
+            limit_set = self.limit_sets[limits]
+            counters = self.counters + limit_set.first
+            cost = cost_of(hit, self.rules[it.rule].cost)
+            group_ok = True
+            if limit_set.count > 1:
+                for k in range(limit_set.count):
+                    looked[k] = (<Counter> counters[k]).decide(it.row, cost, now, False)
+                    group_ok = group_ok and looked[k]
+            for k in range(limit_set.count):
+                if limit_set.count == 1 or group_ok or not looked[k]:
+                    if not (<Counter> counters[k]).decide(it.row, cost, now, True):
+                        entry_refused[shape] = True
+        return 0
 
 
-cdef inline int64_t cost_of(int64_t hit, cost) except -1:
+cdef void* enlarged(void* memory, size_t size) except NULL:
+    cdef void* larger = realloc(memory, size)
+    if larger == NULL:
+        raise MemoryError
+    return larger
+
+
+cdef inline int64_t cost_of(int64_t hit, int64_t units) noexcept nogil:
     """As `Check` works it out; a cost above 2**62 is answered like that."""
-    cdef int64_t units = cost
+    cdef int64_t most = <int64_t> 1 << 62
     if hit == 1:
         return units
-    if hit > (<int64_t> 1 << 62) // units:
-        return <int64_t> 1 << 62
-    return hit * units
+    return most if hit > most // units else hit * units
 
 
 def map_values(const int32_t[::1] source, int64_t n, const int32_t[::1] table, int32_t[::1] out):
@@ -791,7 +1006,7 @@ def pack(list columns, int64_t n, Interner numbers not None, int32_t[::1] out):
     for i in range(n):
         for k in range(width):
             packed[k] = values[k][i]
-        out[i] = numbers.get(<const char*> packed, 4 * width)
+        out[i] = texts_number(&numbers.table, <const char*> packed, 4 * width)
 
 
 def flag_values(const int32_t[::1] source, int64_t n, const int8_t[::1] table, int8_t[::1] out):

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.algorithms import build
 from penstock.gate import Gate
 from penstock.integrations.deciding.paths import AmbiguousPath
-from penstock.limits import Limit
-from penstock.replay.deciding._decider import Counter, Decider, Shape, Tally, flag_values
+from penstock.replay.deciding._decider import Decider, Shape, Tally, flag_values
+from penstock.replay.deciding.entries import Entries
 from penstock.replay.deciding.log_request import LogRequest, is_asset, text_of
 from penstock.replay.deciding.settings import ReplayClock, Settings
-from penstock.replay.deciding.slow import name_of, text_reader
+from penstock.replay.deciding.slow import text_reader
 from penstock.replay.deciding.tallies import Outcome, RuleTally
 from penstock.replay.deciding.value_columns import Column, column_of
 from penstock.replay.reading.blocks import Block
 from penstock.replay.reading.requests import Requests
 from penstock.rules.deciding.check import only_domain
-from penstock.rules.deciding.compiled import Counted, holds, is_in_split
-from penstock.rules.matching.match import Match
 from penstock.rules.matching.tree import MatchNode
-from penstock.rules.model import Domain, Rule, RuleSet
+from penstock.rules.model import Domain, RuleSet
 from penstock.rules.walk import limits_of, rules_of
 
-NOTHING = -1
-ONE_ENTRY, BY_VALUE, BY_VALUES = 1, 2, 3
-SHADOW, CLOSED, DENIED, SCHEDULED, UNCOUNTED = 1, 2, 4, 8, 16
 _ON_ALLOW_LIST, _ON_DENY_LIST, _UNCLEAR_PATH = 1, 2, 3
 _MOST_SHAPES, _MOST_LEVELS, _MOST_LIMITS = 64, 16, 64
 
@@ -53,7 +47,7 @@ def why_slow(gate: Gate, domain: str, shapes: Sequence[tuple[str, ...]], cost: s
     return "a rule has many limits" if most * len(shapes) > _MOST_LIMITS else ""
 
 
-class FastReplay:
+class FastReplay(Entries):
     """Decides on blocks. Its `Shape` and `Decider` ask it what they do not know yet."""
 
     way = "fast"
@@ -80,12 +74,7 @@ class FastReplay:
         self._now = now
         self._started = True
         self._decider = Decider(self)
-        self._rules: list[tuple[Rule, Tally, dict[str, int]]] = []
-        self._rule_numbers: dict[int, int] = {}
-        self._limit_sets: dict[int, int] = {}
-        self._counters: dict[tuple[int, Limit], Any] = {}
-        self._schedules: list[Rule] = []
-        self._schedule_numbers: dict[int, int] = {}
+        self.begin()
         for rule in rules_of(self.domain):
             self._rule(rule)
         own = self._settings.is_own
@@ -113,6 +102,11 @@ class FastReplay:
         cost = self._settings.cost
         self._cost = numbers.index(cost) if cost else -1
         self._assets = array("b", [0])
+
+    @property
+    def bytes(self) -> int:
+        """Memory for keys."""
+        return self._decider.bytes if self._started else 0
 
     def feed(self, block: Block) -> array[int]:
         """Decide on a block; what became of each request."""
@@ -216,215 +210,21 @@ class FastReplay:
             return True
         return False
 
-    # What the compiled part asks ------------------------------------------------------------
-
-    def child(self, shape: Any, node: int, level: int, value: int) -> int:
-        """The node that a value leads to."""
-        tree = self._nodes[shape.number][node]
-        branch = tree.branches.get(shape.keys[level])
-        if branch is None:
-            return NOTHING
-        return self._node(shape, level, branch.choose(self._text(shape, level, value)))
-
-    def _text(self, shape: Any, level: int, value: int) -> str:
-        return self._columns[shape.keys[level]].values.text(value)
-
-    def _node(self, shape: Any, level: int, tree: MatchNode | None) -> int:
-        if tree is None:
-            return NOTHING
-        nodes = self._nodes[shape.number]
-        for number, known in enumerate(nodes):
-            if known is tree:
-                return number
-        nodes.append(tree)
-        number = int(shape.add_node(-2))
-        if level + 1 < len(shape.keys):
-            self._constant_child(shape, number, shape.keys[level + 1], level + 1)
-        return number
-
-    def _constant_child(self, shape: Any, node: int, key: str, level: int = 0) -> None:
-        """Where every value leads to the same node, no value need be looked at."""
-        tree = self._nodes[shape.number][node]
-        branch = tree.branches.get(key)
-        if branch is None:
-            shape.set_constant(node, NOTHING)
-        elif not branch.exact and branch.wildcards is None:
-            shape.set_constant(node, self._node(shape, level, branch.any))
-
-    def may_deny(self, shape: Any, node: int) -> bool:
-        """Whether a deny list may refuse what ends here without a rule."""
-        return bool(self._nodes[shape.number][node].lists)
-
-    def ending(self, shape: Any, node: int) -> None:
-        """Say how descriptors that end at a node become entries."""
-        tree = self._nodes[shape.number][node]
-        rule = tree.rule
-        if rule is None and not tree.lists:
-            shape.ends(node, ONE_ENTRY, NOTHING)
-            return
-        positions = {index for index, _, _ in tree.vary} | {index for index, _ in tree.lists}
-        plain = rule is not None and not rule.split and not rule.plans and not tree.lists
-        if rule is None or rule.plans is not None:
-            shape.ends(node, BY_VALUES)
-        elif not positions:
-            pairs = [(key, "-") for key in shape.keys]
-            match = self._match(pairs, tree, rule)
-            shape.ends(node, ONE_ENTRY, self._entry(match, pairs))
-        elif len(positions) == 1 and plain:
-            ((position, _, grouping),) = tree.vary
-            values = self._columns[shape.keys[position]].values
-            quick, texts = 0, None
-            if grouping is None or grouping.group is None:
-                quick = 2
-            elif grouping.group[0] == 32 and values.interner is not None:
-                quick, texts = 1, values.interner
-            number, limits, flags = self._treatment(rule)
-            shape.ends(node, BY_VALUE, NOTHING, position, quick, texts, number, limits, flags)
-        elif len(positions) == 1:
-            shape.ends(node, BY_VALUE, NOTHING, positions.pop())
-        else:
-            shape.ends(node, BY_VALUES)
-
-    def entry(self, shape: Any, node: int, values: Sequence[int]) -> int:
-        """The entry for these values, by the matcher itself."""
-        pairs = [
-            (key, self._text(shape, level, value))
-            for level, (key, value) in enumerate(zip(shape.keys, values, strict=True))
-        ]
-        match = self._matcher.match(pairs)
-        if match is None:
-            return NOTHING
-        tree = self._nodes[shape.number][node]
-        if match.rule is tree.rule and len(tree.vary) == 1 and not match.denied:
-            alias = self._same_address(shape, node, tree, match)
-            if alias is not None:
-                return alias
-        return self._entry(match, pairs)
-
-    def _same_address(self, shape: Any, node: int, tree: MatchNode, match: Match) -> int | None:
-        """The entry of an IPv4 address that is written as one of IPv6."""
-        ((position, _, grouping),) = tree.vary
-        column = self._columns[shape.keys[position]].values
-        if grouping is None or column.interner is None or tree.lists:
-            return None
-        rule = match.rule
-        if rule.split or rule.plans or grouping.group is None or grouping.group[0] != 32:
-            return None
-        address = match.values[position]
-        if not address.endswith("/32") or ":" in address:
-            return None
-        number = column.interner.number(address.removesuffix("/32").encode())
-        return int(shape.entry_of_value(node, number, self._decider))
-
-    def in_force(self, schedule: int, now: int) -> int:
-        """The limits of a rule with a schedule, at this moment."""
-        rule = self._schedules[schedule]
-        for period in rule.schedule:
-            if holds(period, now):
-                return self._limits(self._gate.compiled._counted[id(period.limits)])
-        return self._limits(self._gate.compiled.own_limits(rule))
-
-    # Entries --------------------------------------------------------------------------------
-
-    def _match(self, pairs: Sequence[tuple[str, str]], tree: MatchNode, rule: Rule) -> Match:
-        return tree.ready or tree.match(pairs, rule)
-
-    def _rule(self, rule: Rule) -> int:
-        number = self._rule_numbers.get(id(rule))
-        if number is None:
-            tally = Tally()
-            number = self._rule_numbers[id(rule)] = self._decider.add_rule(tally, rule.cost)
-            self._rules.append((rule, tally, {}))
-        return number
-
-    def _limits(self, counted: tuple[Counted, ...]) -> int:
-        if not counted:
-            return NOTHING
-        number = self._limit_sets.get(id(counted))
-        if number is None:
-            counters = [self._counter(each) for each in counted]
-            number = self._limit_sets[id(counted)] = self._decider.add_limits(counters)
-        return number
-
-    def _counter(self, counted: Counted) -> Any:
-        """Sets of one rule that have the same limit count it together, as in a store."""
-        of = id(counted.rule), counted.limit
-        if of not in self._counters:
-            self._counters[of] = Counter(build(counted.limit), self._now)
-        return self._counters[of]
-
-    def _treatment(self, rule: Rule) -> tuple[int, int, int]:
-        """Number, limits and flags of a rule without plans, split or lists."""
-        flags = SHADOW if rule.shadow else 0
-        number = self._rule(rule)
-        if rule.unlimited:
-            return number, NOTHING, flags
-        if rule.closed:
-            return number, NOTHING, flags | CLOSED
-        if rule.schedule:
-            schedule = self._schedule_numbers.get(id(rule))
-            if schedule is None:
-                schedule = self._schedule_numbers[id(rule)] = self._decider.add_schedule()
-                self._schedules.append(rule)
-            return number, schedule, flags | SCHEDULED
-        return number, self._limits(self._gate.compiled.own_limits(rule)), flags
-
-    def _entry(self, match: Match, pairs: Sequence[tuple[str, str]]) -> int:
-        rule = match.rule
-        number = self._rule(rule)
-        _, tally, rows = self._rules[number]
-        row = rows.get(match.key)
-        if row is None:
-            row = rows[match.key] = tally.new_row()
-        flags = SHADOW if rule.shadow else 0
-        limits = NOTHING
-        if match.denied:
-            flags |= DENIED
-        elif match.allowed:
-            flags |= UNCOUNTED
-        elif rule.plans is not None or (
-            rule.split is not None and is_in_split(match.key, rule.split.salt, rule.split.percent)
-        ):
-            if not rule.unlimited:
-                limits = self._limits(self._gate.compiled.counted(match, tuple(pairs), self._now))
-        else:
-            number, limits, flags = self._treatment(rule)
-        entry = int(self._decider.add_entry(number, limits, row, flags))
-        self._decider.names[entry] = name_of(
-            [(key, value) for (key, _), value in zip(pairs, match.values, strict=False)]
-        )
-        return entry
-
     # Results --------------------------------------------------------------------------------
-
-    def key_name(self, entry: int) -> str:
-        *_, number, node, value = self._decider.entry(entry)
-        if number < 0:
-            name: str = self._decider.names[entry]
-            return name
-        shape = self._shapes[number]
-        tree = self._nodes[shape.number][node]
-        ((position, _, _),) = tree.vary
-        pairs = [(key, "-") for key in shape.keys]
-        pairs[position] = shape.keys[position], self._text(shape, position, value)
-        assert tree.rule is not None
-        match = tree.match(pairs, tree.rule)
-        return name_of(list(zip(shape.keys, match.values, strict=True)))
 
     def outcome(self) -> Outcome:
         if not self._started:
             self.start(0)
         decider = self._decider
         agent = text_reader(self._requests, "header:user-agent")
-        entries: dict[tuple[int, int], int] = {}
 
-        def key_reader(rule: int) -> Any:
+        def key_reader(number: int, tally: Tally) -> Callable[[int], str]:
+            entries: list[int] = []
+
             def name(row: int) -> str:
-                if not entries:
-                    for entry in range(decider.count):
-                        of, _, at, *_ = decider.entry(entry)
-                        entries.setdefault((of, at), entry)
-                return self.key_name(entries[rule, row])
+                if len(entries) < tally.keys:
+                    entries[:] = decider.entry_of_row(number, tally.keys)
+                return self.key_name(entries[row])
 
             return name
 
@@ -435,7 +235,7 @@ class FastReplay:
             unmatched=decider.unmatched,
             way=self.way,
             rules=[
-                RuleTally(rule, tally, key_reader(number), agent)
+                RuleTally(rule, tally, key_reader(number, tally), agent)
                 for number, (rule, tally, _) in enumerate(self._rules)
             ],
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.gate import Gate
 from penstock.integrations.deciding.descriptors import Descriptors, Dimension
@@ -56,6 +56,16 @@ class Settings:
     dimensions: Mapping[str, Dimension[Request]] = field(default_factory=dict)
     domain: str | None = None
     cost: str | None = None
+
+    def reading(self, fields: Iterable[str]) -> Settings:
+        """For a log with these fields.
+
+        If it does not name the peer, it was written by a proxy: where proxies are trusted, its
+        ``X-Forwarded-For`` is what an application behind it would have read.
+        """
+        if self.trust.nobody or "peer" in fields:
+            return self
+        return replace(self, trust=self.trust.also_unknown())
 
     def gate(self, rules: RuleSet, clock: ReplayClock) -> Gate:
         """A gate over rules, on the clock of the replay. A log knows no balances: no quotas."""

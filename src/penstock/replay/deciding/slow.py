@@ -21,6 +21,7 @@ from penstock.rules.model import Rule, RuleSet
 from penstock.rules.walk import rules_of
 
 ALLOWED, REFUSED, AMBIGUOUS = 0, 1, 2
+_KEY_BYTES, _MEMO_BYTES = 900, 700
 
 
 class SlowReplay:
@@ -52,6 +53,12 @@ class SlowReplay:
         self._domain = only_domain(self._gate.compiled, self._settings.domain)
         for rule in rules_of(self._gate.rules.domains[self._domain]):
             self._tallies[rule.id] = (rule, PureTally(), {}, [])
+
+    @property
+    def bytes(self) -> int:
+        """Memory for keys, about: they are Python objects here, and each may be in a store."""
+        keys = sum(tally.keys for _, tally, _, _ in self._tallies.values())
+        return _KEY_BYTES * keys + _MEMO_BYTES * len(self._memo)
 
     def feed(self, block: Block) -> array[int]:
         """Decide on a block; what became of each request."""

@@ -7,9 +7,10 @@ does not say ("-" or nothing). `Scanner.scan` reads whole lines from a buffer in
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
+
+import os
 
 from penstock.replay.reading import kinds
 
@@ -30,6 +31,9 @@ cdef enum:
     SHOWN_MOST = 5
     NAME_MOST = 64
     DEPTH_MOST = 4
+    WAITING_MOST = 64
+    GAPS_MOST = 32
+    GAP_LONGEST = 56
 
 assert (kinds.SKIP, kinds.WORD, kinds.TARGET, kinds.REQUEST, kinds.NUMBER, kinds.DURATION) == (
     SKIP, WORD, TARGET, REQUEST, NUMBER, DURATION)
@@ -38,6 +42,7 @@ assert (kinds.CLF, kinds.ISO, kinds.EPOCH, kinds.PEER_PORT, kinds.OBJECT) == (
 assert kinds.SHOWN_MOST == SHOWN_MOST and kinds.LITERAL_MOST == LITERAL_MOST
 assert kinds.STEPS_MOST == STEPS_MOST
 
+cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
 cdef int64_t SECOND = 1_000_000_000
 cdef int64_t NO_TIME = -1
 # A number with more digits is cut: no count of bytes and no time has them.
@@ -46,147 +51,44 @@ cdef int64_t MOST_NUMBER = 1 << 62
 
 @cython.final
 cdef class Interner:
-    """Texts to numbers: open addressing, the texts in one arena."""
+    """Texts to numbers: see texts.h."""
 
     def __cinit__(self):
-        self.mask = 4095
-        self.used = 1
-        self.capacity = 4096
-        self.arena_size = 1 << 16
-        self.hashes = <uint64_t*> calloc(4096, 8)
-        self.ids = <int32_t*> malloc(4096 * 4)
-        self.arena = <char*> malloc(1 << 16)
-        self.offsets = <int64_t*> calloc(4096, 8)
-        self.lengths = <int32_t*> calloc(4096, 4)
-        if (
-            self.hashes == NULL or self.ids == NULL or self.arena == NULL
-            or self.offsets == NULL or self.lengths == NULL
-        ):
+        if texts_init(&self.table, SEED) < 0:
             raise MemoryError
 
     def __dealloc__(self):
-        free(self.hashes)
-        free(self.ids)
-        free(self.arena)
-        free(self.offsets)
-        free(self.lengths)
+        texts_free(&self.table)
 
     def __len__(self):
-        return self.used
+        return self.table.used
 
     def text(self, int64_t number):
         """The bytes of a number; None for 0."""
-        if number <= 0 or number >= self.used:
+        if number <= 0 or number >= self.table.used:
             if number == 0:
                 return None
             raise IndexError(number)
         return PyBytes_FromStringAndSize(
-            self.arena + self.offsets[number], self.lengths[number]
+            self.table.arena + self.table.offsets[number], self.table.lengths[number]
         )
 
     def number(self, bytes text not None):
         """The number of a text, which is added if it is new."""
-        cdef int32_t number = self.get(text, len(text))
-        if self.failed:
+        cdef int32_t number = 0
+        if not is_nothing(text, len(text)):
+            number = texts_number(&self.table, text, len(text))
+        if self.table.failed:
             raise MemoryError
         return number
 
     @property
     def bytes(self):
         """Memory in use."""
-        return self.arena_size + (self.mask + 1) * 12 + self.capacity * 12
-
-    cdef int32_t get(self, const char* text, int64_t length) noexcept nogil:
-        cdef uint64_t h = 0x9E3779B97F4A7C15ULL ^ <uint64_t> length, word
-        cdef int64_t i = 0, at
-        cdef int32_t number
-        if length == 0 or (length == 1 and text[0] == 45):  # "-"
-            return 0
-        while i + 8 <= length:
-            memcpy(&word, text + i, 8)
-            h = (h ^ word) * 0xFF51AFD7ED558CCDULL
-            h ^= h >> 32
-            i += 8
-        if i < length:
-            word = 0
-            memcpy(&word, text + i, length - i)
-            h = (h ^ word) * 0xFF51AFD7ED558CCDULL
-            h ^= h >> 32
-        h *= 0xC4CEB9FE1A85EC53ULL
-        h ^= h >> 29
-        if h == 0:
-            h = 1
-        at = h & self.mask
-        while self.hashes[at] != 0:
-            if self.hashes[at] == h:
-                number = self.ids[at]
-                if self.lengths[number] == length and (
-                    memcmp(self.arena + self.offsets[number], text, length) == 0
-                ):
-                    return number
-            at = (at + 1) & self.mask
-        return self.add(h, at, text, length)
-
-    cdef int32_t add(
-        self, uint64_t h, int64_t at, const char* text, int64_t length
-    ) noexcept nogil:
-        cdef int32_t number = <int32_t> self.used
-        cdef void* larger
-        if self.used >= 0x7FFFFFFE:
-            self.failed = True
-            return 0
-        if self.used == self.capacity:
-            larger = realloc(self.offsets, self.capacity * 16)
-            if larger == NULL:
-                self.failed = True
-                return 0
-            self.offsets = <int64_t*> larger
-            larger = realloc(self.lengths, self.capacity * 8)
-            if larger == NULL:
-                self.failed = True
-                return 0
-            self.lengths = <int32_t*> larger
-            self.capacity *= 2
-        if self.arena_used + length > self.arena_size:
-            while self.arena_used + length > self.arena_size:
-                self.arena_size *= 2
-            larger = realloc(self.arena, self.arena_size)
-            if larger == NULL:
-                self.failed = True
-                return 0
-            self.arena = <char*> larger
-        memcpy(self.arena + self.arena_used, text, length)
-        self.offsets[number] = self.arena_used
-        self.lengths[number] = <int32_t> length
-        self.arena_used += length
-        self.hashes[at] = h
-        self.ids[at] = number
-        self.used += 1
-        if self.used * 2 > self.mask:
-            self.grow()
-        return number
-
-    cdef void grow(self) noexcept nogil:
-        cdef int64_t size = self.mask + 1, i, at
-        cdef uint64_t* hashes = <uint64_t*> calloc(size * 2, 8)
-        cdef int32_t* ids = <int32_t*> malloc(size * 2 * 4)
-        if hashes == NULL or ids == NULL:
-            free(hashes)
-            free(ids)
-            self.failed = self.used * 8 > self.mask * 7  # else there is still room
-            return
-        self.mask = size * 2 - 1
-        for i in range(size):
-            if self.hashes[i]:
-                at = self.hashes[i] & self.mask
-                while hashes[at] != 0:
-                    at = (at + 1) & self.mask
-                hashes[at] = self.hashes[i]
-                ids[at] = self.ids[i]
-        free(self.hashes)
-        free(self.ids)
-        self.hashes = hashes
-        self.ids = ids
+        return (
+            self.table.arena_size
+            + (self.table.mask + 1) * sizeof(TextSlot) + self.table.capacity * 12
+        )
 
 
 cdef struct Step:
@@ -201,6 +103,21 @@ cdef struct Step:
     char name[NAME_MOST]
 
 
+cdef struct Gap:
+    # Of JSON, what stands before the value of a field, from the end of the value before it.
+    int length             # 0: not known
+    int step               # what the field is; below zero if it is not read
+    int before, after      # the hints where names are looked for
+    bint quoted
+    char text[GAP_LONGEST]
+
+
+cdef struct WaitingText:
+    TextTable* table
+    TextKey key
+    int32_t* to
+
+
 @cython.final
 cdef class Scanner:
     """Reads lines of one format into blocks. Not for two threads at once."""
@@ -210,6 +127,10 @@ cdef class Scanner:
     cdef bytes head
     cdef str how
     cdef char separator
+    cdef const char* end       # of the memory that is scanned
+    cdef WaitingText texts[WAITING_MOST]
+    cdef Gap gaps[GAPS_MOST]
+    cdef int waiting, complete     # texts; those of lines that were read to their end
     cdef list interners
     cdef int64_t zone
     cdef char last[32]
@@ -272,10 +193,11 @@ cdef class Scanner:
         cdef int64_t wrong_lengths[SHOWN_MOST]
         cdef int64_t wrong_lines[SHOWN_MOST]
         cdef int wrongs = 0, room_for_wrong = SHOWN_MOST - len(self.shown)
+        self.end = end
         for i in range(self.words):
             word_view = block.words[i]
             words[i] = &word_view[0]
-            tables[i] = <void*> self.interners[i]
+            tables[i] = &(<Interner> self.interners[i]).table
         for i in range(self.numbers):
             number_view = block.numbers[i]
             numbers[i] = &number_view[0]
@@ -305,8 +227,12 @@ cdef class Scanner:
                 else:
                     ok = self.csv(p, stop, n, &times[0], words, numbers, tables)
                 if ok and times[n] >= 0:
+                    self.complete = self.waiting
+                    if self.waiting > WAITING_MOST - 8:
+                        self.find_texts(self.waiting)
                     n += 1
                 else:
+                    self.waiting = self.complete
                     self.malformed += 1
                     if wrongs < room_for_wrong:
                         wrong[wrongs] = p
@@ -314,11 +240,12 @@ cdef class Scanner:
                         wrong_lines[wrongs] = self.lines
                         wrongs += 1
                 p = eol + 1
+            self.find_texts(self.complete)
         block.n = n
         for i in range(wrongs):
             self.shown.append((wrong_lines[i], wrong[i][:wrong_lengths[i]]))
         for table in self.interners:
-            if (<Interner> table).failed:
+            if (<Interner> table).table.failed:
                 raise MemoryError("too many distinct texts")
         return p - begin
 
@@ -334,12 +261,12 @@ cdef class Scanner:
             else:
                 q = p
                 while True:
-                    q = <const char*> memchr(q, step.literal[0], stop - q)
+                    q = find_byte(q, stop, self.end, step.literal[0])
                     if q == NULL:
                         return 0
-                    if stop - q >= step.length and (
-                        step.length == 1 or memcmp(q, step.literal, step.length) == 0
-                    ) and not (step.quoted and escaped(p, q)):
+                    if stop - q >= step.length and same(q, step.literal, step.length) and not (
+                        step.quoted and escaped(p, q)
+                    ):
                         break
                     q += 1
             if step.kind != SKIP and not self.put(step, p, q, n, times, words, numbers, tables):
@@ -386,8 +313,10 @@ cdef class Scanner:
                   int32_t** words, int64_t** numbers, void** tables) noexcept nogil:
         """Objects, one in another at most DEPTH_MOST deep; of a list, the first text."""
         cdef int parents[DEPTH_MOST]
-        cdef int depth = 0, parent = 0, i, hint = 0
+        cdef int depth = 0, parent = 0, i, hint = 0, at = 0, before
         cdef int64_t length
+        cdef Gap* gap
+        cdef const char* start
         cdef const char* name
         cdef const char* value
         cdef const char* q
@@ -398,6 +327,35 @@ cdef class Scanner:
             return 0
         p += 1
         while True:
+            start, before = p, hint
+            if depth == 0 and at < GAPS_MOST:
+                # Most lines have the same text before the value as the line before.
+                gap = &self.gaps[at]
+                if gap.length and gap.before == hint and stop - p > gap.length and same_gap(
+                    p, gap.text, gap.length
+                ):
+                    value = p + gap.length
+                    q = NULL
+                    if gap.quoted:
+                        q = quote_end(value, stop, self.end)
+                        if q == NULL:
+                            return 0
+                        p = q + 1
+                    elif value[0] != 34 and value[0] != 123 and value[0] != 91:
+                        q = plain_end(value, stop)
+                        if q == value:
+                            return 0
+                        p = q
+                    if q != NULL:
+                        at += 1
+                        hint = gap.after
+                        if not gap.quoted and is_null(value, q):
+                            continue
+                        if gap.step >= 0 and not self.put(
+                            &self.steps[gap.step], value, q, n, times, words, numbers, tables
+                        ):
+                            return 0
+                        continue
             while p < stop and (is_space(p[0]) or p[0] == 44):
                 p += 1
             if p >= stop:
@@ -412,7 +370,7 @@ cdef class Scanner:
             if p[0] != 34:
                 return 0
             name = p + 1
-            q = quote_end(name, stop)
+            q = quote_end(name, stop, self.end)
             if q == NULL:
                 return 0
             length = q - name
@@ -445,7 +403,7 @@ cdef class Scanner:
                 while value < stop and is_space(value[0]):
                     value += 1
                 if value < stop and value[0] == 34:
-                    q = quote_end(value + 1, stop)
+                    q = quote_end(value + 1, stop, self.end)
                     if q == NULL:
                         return 0
                     if step.kind != SKIP and not self.put(
@@ -466,26 +424,54 @@ cdef class Scanner:
                     if p == NULL:
                         return 0
             else:
+                value = p + 1 if p[0] == 34 else p
+                if depth == 0 and at < GAPS_MOST:
+                    gap = &self.gaps[at]
+                    gap.length = 0
+                    if value - start <= GAP_LONGEST:
+                        memcpy(gap.text, start, value - start)
+                        gap.length = <int> (value - start)
+                        gap.quoted = p[0] == 34
+                        gap.before, gap.after = before, hint
+                        gap.step = -1
+                        if step != NULL and step.kind != SKIP and step.kind != OBJECT:
+                            gap.step = <int> (step - &self.steps[0])
                 if p[0] == 34:
-                    value = p + 1
-                    q = quote_end(value, stop)
+                    q = quote_end(value, stop, self.end)
                     if q == NULL:
                         return 0
                     p = q + 1
                 else:
-                    value = p
-                    q = p
-                    while q < stop and q[0] != 44 and q[0] != 125 and not is_space(q[0]):
-                        q += 1
+                    q = plain_end(value, stop)
                     if q == value:
                         return 0
                     p = q
-                    if q - value == 4 and memcmp(value, b"null", 4) == 0:
+                    if is_null(value, q):
+                        at += depth == 0
                         continue
+                at += depth == 0
                 if step != NULL and step.kind != SKIP and step.kind != OBJECT and not self.put(
                     step, value, q, n, times, words, numbers, tables
                 ):
                     return 0
+
+    cdef inline void put_text(
+        self, TextTable* table, const char* text, int64_t length, int32_t* to
+    ) noexcept nogil:
+        """Look a text up some lines later: until then, the table's memory is on its way."""
+        if self.waiting == WAITING_MOST:
+            self.find_texts(self.waiting)
+        self.texts[self.waiting].table = table
+        self.texts[self.waiting].key = texts_key(
+            table, text, 0 if is_nothing(text, length) else length)
+        self.texts[self.waiting].to = to
+        self.waiting += 1
+
+    cdef void find_texts(self, int count) noexcept nogil:
+        cdef int i
+        for i in range(count):
+            self.texts[i].to[0] = texts_find(self.texts[i].table, self.texts[i].key)
+        self.waiting = self.complete = 0
 
     cdef inline int put(self, Step* step, const char* p, const char* q, int64_t n, int64_t* times,
                         int32_t** words, int64_t** numbers, void** tables) noexcept nogil:
@@ -493,7 +479,7 @@ cdef class Scanner:
         cdef int64_t value
         cdef const char* e
         if step.kind == WORD:
-            words[step.column][n] = (<Interner> tables[step.column]).get(p, q - p)
+            self.put_text(<TextTable*> tables[step.column], p, q - p, words[step.column] + n)
         elif step.kind == CLF:
             value = self.clf(p, q)
             if value < 0:
@@ -501,22 +487,24 @@ cdef class Scanner:
             times[n] = value
         elif step.kind == REQUEST:
             # "GET /a?b HTTP/1.1"; anything else was no request that could be read.
-            e = <const char*> memchr(p, 32, q - p)
+            e = find_byte(p, q, self.end, 32)
             if e == NULL:
                 return 1
             if step.column >= 0:
-                words[step.column][n] = (<Interner> tables[step.column]).get(p, e - p)
+                self.put_text(<TextTable*> tables[step.column], p, e - p, words[step.column] + n)
             if step.scale >= 0:
                 p = e + 1
-                e = q - 1
-                while e > p and e[0] != 32:
-                    e -= 1
+                e = q - 9
+                if e <= p or (q - 1)[0] == 32 or memcmp(e, b" HTTP/1.", 8) != 0:
+                    e = q - 1
+                    while e > p and e[0] != 32:
+                        e -= 1
                 # Without a protocol (HTTP/0.9), the target is the rest.
                 if e <= p or e + 1 >= q or (e + 1)[0] != 72:
                     e = q
-                words[step.scale][n] = (<Interner> tables[step.scale]).get(p, path_end(p, e) - p)
+                self.put_text(<TextTable*> tables[step.scale], p, path_end(p, e, self.end) - p, words[step.scale] + n)
         elif step.kind == TARGET:
-            words[step.column][n] = (<Interner> tables[step.column]).get(p, path_end(p, q) - p)
+            self.put_text(<TextTable*> tables[step.column], p, path_end(p, q, self.end) - p, words[step.column] + n)
         elif step.kind == NUMBER:
             if q - p == 0 or (q - p == 1 and p[0] == 45):
                 return 1
@@ -548,16 +536,16 @@ cdef class Scanner:
             if e == p or (memchr(p, 58, e - p) != NULL and p[0] != 91):
                 e = q  # no port: an address of IPv6, or a name
             if e > p + 1 and p[0] == 91 and (e - 1)[0] == 93:
-                words[step.column][n] = (<Interner> tables[step.column]).get(p + 1, e - p - 2)
+                self.put_text(<TextTable*> tables[step.column], p + 1, e - p - 2, words[step.column] + n)
             else:
-                words[step.column][n] = (<Interner> tables[step.column]).get(p, e - p)
+                self.put_text(<TextTable*> tables[step.column], p, e - p, words[step.column] + n)
         return 1
 
     cdef inline int64_t clf(self, const char* s, const char* q) noexcept nogil:
         """31/Jan/2026:12:00:00 +0100, or with a fraction and without a zone, as HAProxy writes."""
         cdef int64_t n = q - s, time, zone
         cdef int m
-        if n == self.last_length and memcmp(s, self.last, n) == 0:
+        if n == self.last_length and n >= 16 and same_time(s, self.last, n):
             return self.last_time
         if n > 0 and s[0] == 91:
             s += 1
@@ -587,7 +575,7 @@ cdef class Scanner:
             time -= self.zone
         else:
             return NO_TIME
-        if n <= 31 and time >= 0:
+        if 16 <= n <= 32 and time >= 0:
             memcpy(self.last, q - n, n)
             self.last_length = <int> n
             self.last_time = time
@@ -636,6 +624,26 @@ cdef class Scanner:
         return time - self.zone if s == q else NO_TIME
 
 
+cdef inline bint same(const char* text, const char* literal, int length) noexcept nogil:
+    """Whether they are equal after the first character, which is. Most are short."""
+    cdef int i
+    for i in range(1, length):
+        if text[i] != literal[i]:
+            return False
+    return True
+
+
+cdef inline bint same_time(const char* text, const char* last, int64_t n) noexcept nogil:
+    """Whether two texts of 16 to 32 characters are equal."""
+    cdef uint64_t a[4]
+    cdef uint64_t b[4]
+    memcpy(a, text, 16)
+    memcpy(b, last, 16)
+    memcpy(a + 2, text + n - 16, 16)
+    memcpy(b + 2, last + n - 16, 16)
+    return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3])) == 0
+
+
 cdef inline bint is_space(char c) noexcept nogil:
     return c == 32 or c == 9
 
@@ -657,14 +665,39 @@ cdef inline bint escaped(const char* start, const char* quote) noexcept nogil:
     return n & 1
 
 
-cdef inline const char* quote_end(const char* start, const char* stop) noexcept nogil:
+cdef inline const char* quote_end(
+    const char* start, const char* stop, const char* end
+) noexcept nogil:
     """The quote that ends a JSON text which begins at ``start``."""
     cdef const char* q = start
     while True:
-        q = <const char*> memchr(q, 34, stop - q)
+        q = find_byte(q, stop, end, 34)
         if q == NULL or not escaped(start, q):
             return q
         q += 1
+
+
+cdef inline const char* plain_end(const char* q, const char* stop) noexcept nogil:
+    """Where a number, true, false or null ends."""
+    while q < stop and q[0] != 44 and q[0] != 125 and not is_space(q[0]):
+        q += 1
+    return q
+
+
+cdef inline bint is_null(const char* value, const char* q) noexcept nogil:
+    return q - value == 4 and memcmp(value, b"null", 4) == 0
+
+
+cdef inline bint same_gap(const char* a, const char* b, int length) noexcept nogil:
+    """Whether two texts are equal, eight characters at a time."""
+    cdef int i = 0
+    if length < 8:
+        return a[0] == b[0] and same(a, b, length)
+    while i + 8 <= length:
+        if load8(a + i) != load8(b + i):
+            return False
+        i += 8
+    return load8(a + length - 8) == load8(b + length - 8)
 
 
 cdef const char* skip_nested(const char* p, const char* stop) noexcept nogil:
@@ -672,7 +705,7 @@ cdef const char* skip_nested(const char* p, const char* stop) noexcept nogil:
     cdef int64_t depth = 0
     while p < stop:
         if p[0] == 34:
-            p = quote_end(p + 1, stop)
+            p = quote_end(p + 1, stop, stop)
             if p == NULL:
                 return NULL
         elif p[0] == 123 or p[0] == 91:
@@ -685,9 +718,9 @@ cdef const char* skip_nested(const char* p, const char* stop) noexcept nogil:
     return NULL
 
 
-cdef inline const char* path_end(const char* p, const char* q) noexcept nogil:
+cdef inline const char* path_end(const char* p, const char* q, const char* end) noexcept nogil:
     """Where the path of a target ends: before its query."""
-    cdef const char* e = <const char*> memchr(p, 63, q - p)
+    cdef const char* e = find_byte(p, q, end, 63)
     return q if e == NULL else e
 
 
@@ -877,3 +910,12 @@ def count_of(const int64_t[::1] column, int64_t n, int64_t value):
         for i in range(n):
             count += column[i] == value
     return count
+
+
+def translate(const int32_t[::1] source, int64_t start, int64_t n, const int32_t[::1] table,
+              int32_t[::1] out, int64_t at):
+    """n numbers by a table, into another column."""
+    cdef int64_t i
+    with nogil:
+        for i in range(n):
+            out[at + i] = table[source[start + i]]

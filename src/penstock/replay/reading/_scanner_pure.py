@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from array import array
 from collections.abc import Sequence
-from datetime import date
-from functools import lru_cache
 from typing import Any
 
+from penstock.replay.reading._columns_pure import (
+    count_of,
+    gather_numbers,
+    gather_words,
+    is_sorted,
+    not_before,
+    order_of,
+    shift_back,
+    spread,
+    translate,
+)
+from penstock.replay.reading._times_pure import NO_TIME, clf, decimal, iso
 from penstock.replay.reading.kinds import (
     CLF,
     DURATION,
@@ -26,24 +34,11 @@ from penstock.replay.reading.kinds import (
     WORD,
 )
 
-SECOND = 1_000_000_000
-NO_TIME = -1
-_MOST_NUMBER = 1 << 62
+__all__ = [
+    "Interner", "Scanner", "count_of", "gather_numbers", "gather_words", "is_sorted", "not_before",
+    "order_of", "shift_back", "spread", "translate",
+]  # fmt: skip
 _NAME_MOST, _DEPTH_MOST = 64, 4
-_MONTH_NAMES = (
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-)  # fmt: skip
-_MONTHS = {name.encode(): number for number, name in enumerate(_MONTH_NAMES, 1)}
-_EPOCH = date(1970, 1, 1).toordinal()
-_CLF = re.compile(
-    rb"\[?(\d\d)/(...)/(\d{4}):(\d\d):(\d\d):(\d\d)(?:\.(\d*))? ?(?:([+-]\d{4}).*|\].*|)", re.S
-)
-_ISO = re.compile(
-    rb"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:[.,](\d*))? ?"
-    rb"(?:([Zz])|([+-]\d\d(?::\d\d|\d\d|)))?",
-    re.S,
-)
-_DECIMAL = re.compile(rb"(\d+)(?:\.(\d*))?")
 Step = tuple[int, int, bytes, int, bytes, int]  # kind, column, text after, scale, name, parent
 
 
@@ -53,6 +48,7 @@ class Interner:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._texts: list[bytes | None] = [None]
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -71,12 +67,13 @@ class Interner:
         if number is None:
             number = self._numbers[text] = len(self._texts)
             self._texts.append(text)
+            self._bytes += len(text) + 120
         return number
 
     @property
     def bytes(self) -> int:
         """Memory in use, roughly."""
-        return sum(len(text or b"") + 120 for text in self._texts)
+        return self._bytes
 
 
 class Scanner:
@@ -278,7 +275,7 @@ class Scanner:
         elif kind in (NUMBER, DURATION):
             if text in (b"", b"-"):
                 return True
-            value = _decimal(text, 1 if kind == NUMBER else scale)
+            value = decimal(text, 1 if kind == NUMBER else scale)
             if value < 0:
                 return False
             block.numbers[column][n] = value
@@ -296,11 +293,11 @@ class Scanner:
 
     def _time(self, kind: int, text: bytes, scale: int) -> int:
         if kind == CLF:
-            return _clf(text, self._zone)
+            return clf(text, self._zone)
         if kind == ISO:
-            return _iso(text, self._zone)
+            return iso(text, self._zone)
         assert kind == EPOCH
-        return _decimal(text, scale)
+        return decimal(text, scale)
 
 
 def _escaped(line: bytes, start: int, quote: int) -> bool:
@@ -340,121 +337,3 @@ def _skip_nested(line: bytes, at: int) -> int:
                 return at + 1
         at += 1
     return -1
-
-
-def _decimal(text: bytes, scale: int) -> int:
-    match = _DECIMAL.fullmatch(text)
-    if match is None:
-        return -1
-    whole = int(match[1])
-    if whole // 10 > _MOST_NUMBER // 10 - 1 or whole > _MOST_NUMBER // scale:
-        return -1
-    value = whole * scale
-    for digit in match[2] or b"":
-        scale //= 10
-        value += (digit - 48) * scale
-    return value
-
-
-def _fraction(digits: bytes | None) -> int:
-    return int((digits or b"")[:9].ljust(9, b"0"))
-
-
-@lru_cache(256)
-def _clf(text: bytes, zone: int) -> int:
-    match = _CLF.fullmatch(text)
-    if match is None:
-        return NO_TIME
-    day, month, year, hour, minute, second, part, offset = match.groups()
-    time = _moment(int(year), _MONTHS.get(month, 0), int(day), int(hour), int(minute), int(second))
-    if time < 0:
-        return NO_TIME
-    time = time * SECOND + _fraction(part)
-    if offset is None:
-        return time - zone
-    return time - _offset(offset)
-
-
-@lru_cache(256)
-def _iso(text: bytes, zone: int) -> int:
-    match = _ISO.fullmatch(text)
-    if match is None:
-        return NO_TIME
-    year, month, day, hour, minute, second, part, utc, offset = match.groups()
-    time = _moment(int(year), int(month), int(day), int(hour), int(minute), int(second))
-    if time < 0:
-        return NO_TIME
-    time = time * SECOND + _fraction(part)
-    if utc is not None:
-        return time
-    return time - zone if offset is None else time - _offset(offset)
-
-
-def _offset(text: bytes) -> int:
-    """``+0100``, ``+01:00`` or ``+01`` in nanoseconds."""
-    digits = text[1:].replace(b":", b"").ljust(4, b"0")
-    offset = (int(digits[:2]) * 3600 + int(digits[2:4]) * 60) * SECOND
-    return offset if text[:1] == b"+" else -offset
-
-
-def _moment(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
-    if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
-        return -1
-    if not (hour < 24 and minute < 60 and second < 61):
-        return -1
-    # As in the compiled scanner, the 31st of February is some day in March.
-    days = date(year, month, 1).toordinal() - _EPOCH + day - 1
-    return days * 86400 + hour * 3600 + minute * 60 + second
-
-
-# Blocks ---------------------------------------------------------------------------------
-
-
-def is_sorted(times: Sequence[int], n: int) -> bool:
-    return all(times[at - 1] <= times[at] for at in range(1, n))
-
-
-def order_of(times: Sequence[int], n: int, order: array[int], scratch: array[int]) -> None:
-    for at, index in enumerate(sorted(range(n), key=times.__getitem__)):
-        order[at] = index
-
-
-def gather_words(source: array[int], order: array[int], out: array[int], n: int) -> None:
-    for at in range(n):
-        out[at] = source[order[at]]
-
-
-gather_numbers = gather_words
-
-
-def spread(times: array[int], n: int) -> None:
-    """Spread the requests of each whole second evenly over it."""
-    at = 0
-    while at < n:
-        end = at
-        while end < n and times[end] == times[at]:
-            end += 1
-        for k in range(end - at - 1, 0, -1):
-            times[at + k] += k * SECOND // (end - at)
-        at = end
-
-
-def not_before(times: array[int], n: int, earliest: int) -> int:
-    """Move times before ``earliest`` there; how many there were."""
-    for at in range(n):
-        if times[at] >= earliest:
-            return at
-        times[at] = earliest
-    return n
-
-
-def shift_back(times: array[int], durations: Sequence[int], start: int, n: int) -> None:
-    """From the end of each request to its start."""
-    for at in range(start, n):
-        if durations[at] > 0:
-            times[at] = max(0, times[at] - durations[at])
-
-
-def count_of(column: array[int], n: int, value: int) -> int:
-    """How many of the first n are this value."""
-    return column[:n].count(value)

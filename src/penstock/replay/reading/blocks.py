@@ -19,6 +19,7 @@ if REPLAY_COMPILED and not TYPE_CHECKING:
         order_of,
         shift_back,
         spread,
+        translate,
     )
 else:
     from penstock.replay.reading._scanner_pure import (
@@ -32,11 +33,12 @@ else:
         order_of,
         shift_back,
         spread,
+        translate,
     )
 
 __all__ = [
     "BLOCK", "Block", "Interner", "Scanner", "count_of", "is_sorted", "not_before",
-    "shift_back", "spread",
+    "shift_back", "spread", "translate",
 ]  # fmt: skip
 
 # Requests in a block: few enough for the cache, many enough to forget what a block costs.
@@ -59,21 +61,22 @@ class Block:
         self.words = [_zeros("i", room) for _ in range(words)]
         self.numbers = [_zeros("q", room) for _ in range(numbers)]
 
-    def append(self, other: Block) -> None:
-        """Add all requests of another block, after those that are here."""
-        end = self.n + other.n
-        if end > len(self.times):
-            self._grow(max(end, 2 * len(self.times)))
-        self.times[self.n : end] = other.times[: other.n]
-        for mine, theirs in zip(self.words, other.words, strict=True):
-            mine[self.n : end] = theirs[: other.n]
-        for mine, theirs in zip(self.numbers, other.numbers, strict=True):
-            mine[self.n : end] = theirs[: other.n]
-        self.n = end
+    def make_room(self, room: int) -> None:
+        """Room for so many requests in all."""
+        missing = room - len(self.times)
+        if missing > 0:
+            for column in (self.times, *self.words, *self.numbers):
+                column.frombytes(bytes(missing * column.itemsize))
 
-    def _grow(self, room: int) -> None:
-        for column in (self.times, *self.words, *self.numbers):
-            column.frombytes(bytes((room - len(column)) * column.itemsize))
+    def take(self, other: Block, start: int, end: int) -> None:
+        """Hold these requests of another block, instead of its own."""
+        self.n = end - start
+        self.make_room(self.n)
+        self.times[: self.n] = other.times[start:end]
+        for mine, theirs in zip(self.words, other.words, strict=True):
+            mine[: self.n] = theirs[start:end]
+        for mine, theirs in zip(self.numbers, other.numbers, strict=True):
+            mine[: self.n] = theirs[start:end]
 
     def in_order(self) -> Block:
         """By time; requests of one time stay in their order."""
@@ -89,15 +92,6 @@ class Block:
             gather_words(source, order, target, n)
         for source, target in zip(self.numbers, out.numbers, strict=True):
             gather_numbers(source, order, target, n)
-        return out
-
-    def part(self, start: int, end: int) -> Block:
-        """A copy of some of its requests."""
-        out = Block(0, 0, 0)
-        out.n = end - start
-        out.times = self.times[start:end]
-        out.words = [column[start:end] for column in self.words]
-        out.numbers = [column[start:end] for column in self.numbers]
         return out
 
 

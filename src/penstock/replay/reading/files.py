@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 
 from penstock.replay.reading.formats import LogError
 
-CHUNK = 1 << 20
+# Bytes that are read at a time: what was read is still in the processor's cache when it is
+# scanned. A line that is longer is no line of an access log.
+CHUNK = 1 << 19
 _GZIP, _ZSTD, _BZIP2, _XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ"
-# A line that is longer than this is no line of an access log.
-LONGEST_LINE = 1 << 20
 
 
 class LogFile:
@@ -38,41 +38,50 @@ class LogFile:
         except (OSError, ValueError):
             return 0
 
-    def chunks(self) -> Iterator[bytes]:
-        """Whole lines, about `CHUNK` bytes at a time; the last one ends with a line feed, too."""
-        rest = b""
-        skipping = False
-        while True:
-            data = self._read()
-            if not data:
-                break
-            end = data.rfind(b"\n")
-            if skipping:
-                first = data.find(b"\n")
-                if first < 0:
-                    continue
-                data, end, skipping = data[first + 1 :], end - first - 1, False
-            if end < 0:
-                rest += data
-                if len(rest) > LONGEST_LINE:
-                    self.overlong += 1
-                    rest, skipping = b"", True
-                continue
-            yield rest + data[: end + 1] if rest else memoryview(data)[: end + 1]  # type: ignore[misc]
-            rest = data[end + 1 :]
-        if rest and not skipping:
-            yield rest + b"\n"
+    def chunks(self, buffers: int = 1, size: int = CHUNK) -> Iterator[memoryview]:
+        """Whole lines, up to ``size`` bytes at a time; the last one ends with a line feed, too.
 
-    def _read(self) -> bytes:
+        A chunk is good until as many more as there are ``buffers`` have been asked for.
+        """
+        memory = [bytearray(size + 1) for _ in range(buffers)]
+        views = [memoryview(each) for each in memory]
+        at = kept = 0  # kept: bytes of a line that is not complete
+        skipping = False
+        while count := self._read_into(views[at][kept:size]):
+            filled = kept + count
+            start = memory[at].find(b"\n", 0, filled) + 1 if skipping else 0
+            if skipping and not start:
+                continue
+            skipping = False
+            end = memory[at].rfind(b"\n", start, filled) + 1
+            if not end and filled < size:
+                kept = filled
+                continue
+            if not end:
+                self.overlong += 1
+                kept, skipping = 0, True
+                continue
+            rest = views[at][end:filled]
+            after = (at + 1) % buffers
+            if end > start:
+                yield views[at][start:end]
+            kept = len(rest)
+            views[after][:kept] = rest
+            at = after
+        if kept and not skipping:
+            memory[at][kept] = ord("\n")
+            yield views[at][: kept + 1]
+
+    def _read_into(self, view: memoryview) -> int:
         try:
-            data: bytes = self._stream.read(CHUNK)
+            size: int = self._stream.readinto(view)
         except (OSError, EOFError, ValueError) as error:
             raise LogError(f"{self.name}: {error}") from None
         except Exception as error:  # zlib.error and zstd's own are no OSError
             if type(error).__module__.partition(".")[0] in ("zlib", "isal", "zstandard", "lzma"):
                 raise LogError(f"{self.name}: {error}") from None
             raise
-        return data
+        return size
 
     def close(self) -> None:
         self._stream.close()

@@ -179,11 +179,10 @@ ALB = from_pieces(
         (None, ""),
     ],
 )
-# `option httplog`, with or without what syslog puts before it.
-HAPROXY = from_pieces(
+# `option httplog`, as it stands in a container's output; and after what syslog puts before it.
+HAPROXY_RAW = from_pieces(
     "haproxy",
     [
-        (None, "]: "),
         ("peer_port", " ["),
         ("time_clf", "] "),
         (None, " "),  # frontend
@@ -200,3 +199,4 @@ HAPROXY = from_pieces(
         (None, ""),
     ],
 )
+HAPROXY = LogFormat("haproxy", parts=(Part(None, b"]: "), *HAPROXY_RAW.parts))

@@ -28,6 +28,8 @@ NAMED: Mapping[str, LogFormat] = {
     "alb": formats.ALB,
     "haproxy": formats.HAPROXY,
 }
+# What has one name in several forms.
+_FORMS = {"haproxy": (formats.HAPROXY, formats.HAPROXY_RAW)}
 # Lines of a file that are looked at.
 LINES = 20
 
@@ -47,7 +49,8 @@ def format_of(
         raise LogError("the log is empty")
     if lines[0].lstrip().startswith(b"{"):
         return _json(lines, fields)
-    best = max(NAMED.values(), key=lambda each: _readable(each, lines))
+    forms = [form for name, each in NAMED.items() for form in _FORMS.get(name, (each,))]
+    best = max(forms, key=lambda each: _readable(each, lines))
     if _readable(best, lines) * 2 > len(lines):
         return best
     table = _csv(lines, fields)
@@ -62,7 +65,7 @@ def format_of(
 
 def _given(given: str, lines: Sequence[bytes], fields: Mapping[str, str] | None) -> LogFormat:
     if given in NAMED:
-        return NAMED[given]
+        return max(_FORMS.get(given, (NAMED[given],)), key=lambda each: _readable(each, lines))
     if given in ("json", "jsonl", "ndjson"):
         return _json(lines, fields)
     if given in ("csv", "tsv"):

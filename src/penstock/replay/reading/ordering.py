@@ -8,7 +8,7 @@ that is later still is decided at the time that the replay has reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from penstock.replay.reading.blocks import BLOCK, Block, not_before, spread
@@ -23,52 +23,55 @@ class BlockReader(Protocol):
     horizon: int
     newest: int
 
-    def next_block(self) -> Block | None: ...
+    def read(self, block: Block) -> bool:
+        """Add requests to a block until it is full; whether there were any."""
 
 
 class Ordering:
     """``spread_seconds``: requests of one second are spread over it. ``late`` counts those that
-    came too late for their place."""
+    came too late for their place. ``new_block`` makes empty blocks."""
 
-    def __init__(self, readers: Sequence[BlockReader], *, spread_seconds: bool) -> None:
+    def __init__(
+        self,
+        readers: Sequence[BlockReader],
+        new_block: Callable[[], Block],
+        *,
+        spread_seconds: bool,
+    ) -> None:
         self._readers = list(readers)
+        self._new_block = new_block
         self._spread = spread_seconds
         self.late = 0
 
     def blocks(self) -> Iterator[Block]:
+        """Blocks in the order of time. Each is good until the next one is asked for."""
+        if not self._readers:
+            return
         marks = [0] * len(self._readers)
-        kept: Block | None = None
+        kept, spare = self._new_block(), self._new_block()
         reached = 0
-        while True:
-            at = min(range(len(marks)), key=marks.__getitem__) if marks else 0
-            block = self._readers[at].next_block() if marks and marks[at] < _NEVER else None
-            if block is None:
-                if not marks or marks[at] >= _NEVER:
-                    break
-                marks[at] = _NEVER
-            else:
-                marks[at] = max(0, self._readers[at].newest - self._readers[at].horizon)
-                if kept is None:
-                    kept = block
-                else:
-                    kept.append(block)
-            if kept is None:
-                continue
+        while min(marks) < _NEVER or kept.n:
+            at = min(range(len(marks)), key=marks.__getitem__)
+            if marks[at] < _NEVER:
+                reader = self._readers[at]
+                kept.make_room(kept.n + BLOCK // 2)
+                marks[at] = max(0, reader.newest - reader.horizon) if reader.read(kept) else _NEVER
             until = min(marks)
             if self._spread and until < _NEVER:
                 until -= until % SECOND  # a second must be complete
             kept = kept.in_order()
             end = _first_from(kept, until)
-            if end == 0 or (end < BLOCK // 4 and until < _NEVER and kept.n < 4 * BLOCK):
+            if until < _NEVER and (end == 0 or (end < BLOCK // 4 and kept.n < 4 * BLOCK)):
                 continue
-            rest = kept.part(end, kept.n) if end < kept.n else None
+            spare.take(kept, end, kept.n)
             kept.n = end
-            self.late += not_before(kept.times, end, reached)
-            if self._spread:
-                spread(kept.times, end)
-            reached = kept.times[end - 1]
-            yield kept
-            kept = rest
+            if end:
+                self.late += not_before(kept.times, end, reached)
+                if self._spread:
+                    spread(kept.times, end)
+                reached = kept.times[end - 1]
+                yield kept
+            kept, spare = spare, kept
 
 
 def _first_from(block: Block, time: int) -> int:

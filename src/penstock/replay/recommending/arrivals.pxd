@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
+cdef int64_t HOUR
 
 @cython.locals(i=int64_t, at=int64_t)
 cpdef group_by_key(
@@ -44,3 +45,6 @@ cpdef count_hours(int64_t[::1] times, int64_t n, int64_t[::1] out)
 cpdef int64_t keep_sampled(
     int32_t[::1] keys, int64_t[::1] times, int64_t n, int32_t[::1] kept
 )
+
+@cython.locals(i=int64_t, out=list)
+cpdef list rows_from(int64_t[::1] needs, int64_t least)

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from array import array
 
+HOUR = 3_600_000_000_000
+
 
 def group_by_key(
     keys: array[int],
@@ -159,7 +161,7 @@ def refused_times(
 def count_hours(times: array[int], n: int, out: array[int]) -> None:
     """Requests by hour of the week, from Monday on, in UTC; ``out`` has 168 cells."""
     for i in range(n):
-        hour = times[i] // 3_600_000_000_000
+        hour = times[i] // HOUR
         # 1970 began on a Thursday.
         out[(hour + 72) % 168] += 1
 
@@ -173,3 +175,12 @@ def keep_sampled(keys: array[int], times: array[int], n: int, kept: array[int]) 
             times[left] = times[i]
             left += 1
     return left
+
+
+def rows_from(needs: array[int], least: int) -> list[int]:
+    """The keys that need at least so much."""
+    out = []
+    for i in range(len(needs)):
+        if needs[i] >= least:
+            out.append(i)
+    return out

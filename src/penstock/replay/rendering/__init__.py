@@ -1,3 +1,4 @@
-"""Reports for people: ``terminal.py`` (with rich where it is installed), ``html.py`` with its plots
-from ``svg.py``, and ``tables.py`` for CSV. They read `Report` and `Recommendation`, nothing else.
+"""Reports for people: ``terminal.py`` (with rich where it is installed), ``html.py`` in the frame
+of ``page.py`` with ``plots.py``, drawn by ``svg.py``, and ``tables.py`` for CSV. They read `Report`
+and `Recommendation`, nothing else.
 """

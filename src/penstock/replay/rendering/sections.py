@@ -12,12 +12,16 @@ _SHOWN_KEYS = 5
 
 @dataclass(slots=True)
 class Section:
-    """A title, lines of text, and a table if it has ``columns``; ``>`` aligns one to the right."""
+    """A title, lines of text, and a table if it has ``columns``; ``>`` aligns one to the right.
+
+    ``is_verbatim``: lines to be copied, which are not wrapped, however narrow the terminal is.
+    """
 
     title: str = ""
     lines: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
+    is_verbatim: bool = False
 
 
 def number(value: float) -> str:

@@ -10,6 +10,13 @@ from html import escape
 Point = tuple[float, float]
 WIDTH, HEIGHT = 820, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 20, 34
+# Seconds between two marks on an axis of time
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_TIMES = [
+    1, 5, 15, 30, _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 2 * _HOUR,
+    3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 28 * _DAY, 91 * _DAY,
+    365 * _DAY,
+]  # fmt: skip
 
 
 def short(value: float) -> str:
@@ -86,10 +93,12 @@ class Plot:
         )
 
     def dot(self, x: float, y: float, text: str) -> None:
+        across, up = self.across(x), self.up(y)
+        anchor, shift = ("end", -9) if across > WIDTH * 0.7 else ("start", 9)
         self._parts.append(
-            f'<circle class="chosen" cx="{self.across(x):.1f}" cy="{self.up(y):.1f}" r="5"/>'
-            f'<text class="chosen" x="{self.across(x) + 9:.1f}" y="{self.up(y) - 7:.1f}">'
-            f"{escape(text)}</text>"
+            f'<circle class="chosen" cx="{across:.1f}" cy="{up:.1f}" r="5"/>'
+            f'<text class="chosen" x="{across + shift:.1f}" y="{up - 9:.1f}"'
+            f' text-anchor="{anchor}">{escape(text)}</text>'
         )
 
     def bar(self, x: float, width: float, low: float, high: float, kind: str) -> None:
@@ -132,13 +141,14 @@ class Plot:
         if not self._time_x:
             return [(value, short(value)) for value in _ticks(*self._x, self._log_x, 7)]
         start, end = self._x
-        form = "%H:%M" if end - start < 86400 else "%m-%d %H:%M"
-        step = (end - start) / 6
-        out = []
-        for at in range(7):
-            value = start + step * at
-            out.append((value, datetime.fromtimestamp(value, UTC).strftime(form)))
-        return out
+        step = next((each for each in _TIMES if (end - start) / each <= 8), _TIMES[-1])
+        form = "%H:%M:%S" if step < 60 else "%H:%M" if end - start <= 86400 else "%m-%d %H:%M"
+        form = "%m-%d" if step >= 86400 else form
+        first = -(-start // step) * step
+        return [
+            (value, datetime.fromtimestamp(value, UTC).strftime(form))
+            for value in (first + step * at for at in range(int((end - first) // step) + 1))
+        ]
 
     def _path(self, points: Sequence[Point], steps: bool) -> str:
         out = ""

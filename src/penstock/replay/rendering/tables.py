@@ -1,11 +1,13 @@
-"""CSV: one line for each rule and key, for spreadsheets."""
+"""CSV: one line for each rule or window, and for each key, for spreadsheets."""
 
 from __future__ import annotations
 
 import csv
 from typing import TextIO
 
+from penstock.durations import format_period
 from penstock.replay.behaviour import describe
+from penstock.replay.recommending.recommendation import Recommendation
 from penstock.replay.report import Report
 
 
@@ -19,6 +21,23 @@ def write_csv(report: Report, out: TextIO) -> None:
             table.writerow(
                 [rule.id, _text(key.key), key.asked, key.refused, "", "", _text(describe(key))]
             )
+
+
+def write_advice_csv(advice: Recommendation, out: TextIO) -> None:
+    """The windows with their limits, then the keys that are refused, then the heaviest."""
+    table = csv.writer(out)
+    table.writerow(
+        ["window", "key", "asked", "refused", "limit", "median", "p99", "p99.9", "most", "why"]
+    )
+    for each in advice.windows:
+        needs = [each.quantiles[name] for name in ("p50", "p99", "p99.9", "p100")]
+        limit = each.choice.limit
+        table.writerow([format_period(each.window), "", "", "", limit, *needs, each.choice.why])
+    refused = {key.key for key in advice.refused_keys}
+    heaviest = [key for key in advice.heaviest if key.key not in refused]
+    for key in [*advice.refused_keys, *heaviest]:
+        row = [_text(key.key), key.asked, key.refused, "", "", "", "", "", _text(describe(key))]
+        table.writerow(["", *row])
 
 
 def _text(value: str) -> str:

@@ -49,23 +49,27 @@ def _print_rich(sections: Sequence[Section], stream: TextIO) -> None:
 
     width = None if stream.isatty() else 160
     console = Console(file=stream, highlight=False, width=width)
-    for number, section in enumerate(sections):
-        if number:
-            console.print()
-        if section.title:
-            console.print(Text(section.title, style="bold"))
-        for line in section.lines:
-            console.print(
-                Text(line, style="bold" if number == 0 and line is section.lines[0] else "")
-            )
-        if section.columns:
-            table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
-            for column in section.columns:
-                table.add_column(
-                    column.removeprefix(">"),
-                    justify="right" if column.startswith(">") else "left",
-                    overflow="fold",
+    # Captured: at a closed pipe, rich would end the process.
+    with console.capture() as captured:
+        for number, section in enumerate(sections):
+            if number:
+                console.print()
+            if section.title:
+                console.print(Text(section.title, style="bold"))
+            for line in section.lines:
+                bold = number == 0 and line is section.lines[0]
+                console.print(
+                    Text(line, style="bold" if bold else ""), soft_wrap=section.is_verbatim
                 )
-            for row in section.rows:
-                table.add_row(*[Text(cell) for cell in row])
-            console.print(table)
+            if section.columns:
+                table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+                for column in section.columns:
+                    table.add_column(
+                        column.removeprefix(">"),
+                        justify="right" if column.startswith(">") else "left",
+                        overflow="fold",
+                    )
+                for row in section.rows:
+                    table.add_row(*[Text(cell) for cell in row])
+                console.print(table)
+    stream.write(captured.get())
