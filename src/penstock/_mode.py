@@ -39,6 +39,7 @@ SERVICE = (
     "stores.leased.lease",
     "stores.leased.counters",
     "rules.deciding.plan",
+    "metrics.flight",
     "service.rls_request",
     "service.rls_response",
     "service.rls_quick",
