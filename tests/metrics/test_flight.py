@@ -91,7 +91,7 @@ def test_requests_that_are_too_many_or_too_long_are_unknown() -> None:
     st.lists(st.tuples(st.sampled_from("abcdefgh"), st.booleans()), max_size=80),
 )
 def test_a_ring_has_the_newest(capacity: int, most: int, requests: list[tuple[str, bool]]) -> None:
-    """Of what it knows, each is right and in its place; numbers are used again, and not mixed up."""
+    """What it knows is right and in its place, also when numbers are used again."""
     clock = FakeClock(T0)
     flight = FlightRecorder(capacity, most, clock)
     account = []
