@@ -71,6 +71,10 @@ ORDER: list[tuple[set[str], str]] = [
     ({"wires"}, "bytes to the service and back: HTTP and gRPC"),
     ({"admin"}, "commands and endpoints for operators, and the audit record"),
     (
+        {"page"},
+        "the web page of the admin port: static files",
+    ),
+    (
         {"running"},
         "penstock serve: settings, workers.py, reload.py, control_plane.py, sockets",
     ),
@@ -268,8 +272,8 @@ INSIDE: dict[str, list[set[str]]] = {
         {"aiohttp", "httpx", "requests"},
     ],
     "metrics": [
-        {"families", "labels", "top"},
-        {"counters", "outcomes", "snapshot"},
+        {"families", "flight", "labels", "top"},
+        {"counters", "history", "outcomes", "snapshot"},
         {
             "anomaly",
             "gather",
@@ -292,6 +296,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"simulate"},
         {"exporting", "recommending"},
         {"rendering"},
+        {"trying"},
     ],
     "replay.reading": [
         {"formats", "kinds"},
@@ -381,8 +386,8 @@ INSIDE: dict[str, list[set[str]]] = {
             "log_level",
             "tokens",
         },
-        {"access", "schemas", "who"},
-        {"commands"},
+        {"schemas", "sessions", "who"},
+        {"access", "commands", "overview"},
         {"control", "openapi", "reading"},
         {"handlers"},
         {"api"},
@@ -411,7 +416,7 @@ INSIDE: dict[str, list[set[str]]] = {
         },
         {"admin_server", "ledger", "listeners", "quotas", "reload"},
         {"worker", "workers"},
-        {"control_plane", "worker_main", "worker_process"},
+        {"control_plane", "history_keeper", "rule_editor", "worker_main", "worker_process"},
         {"supervisor"},
         {"app"},
     ],

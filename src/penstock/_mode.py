@@ -40,6 +40,7 @@ SERVICE = (
     "stores.leased.lease",
     "stores.leased.counters",
     "rules.deciding.plan",
+    "metrics.flight",
     "service.rls_request",
     "service.rls_response",
     "service.rls_quick",

@@ -18,7 +18,7 @@ from admin.conftest import TOKEN, Start
 from penstock.admin import tokens as tokens_module
 from penstock.admin.access import Access, Denied, is_local, is_loopback
 from penstock.admin.endpoints import ENDPOINTS
-from penstock.admin.tokens import TokenError, Tokens
+from penstock.admin.tokens import Token, TokenError, Tokens
 from penstock.limiter import Limiter
 from penstock.running import admin_server as server_module
 from penstock.running.admin_server import AdminError, AdminServer, reachable
@@ -45,7 +45,8 @@ OUTSIDE = outside_address()
 needs_outside = pytest.mark.skipif(
     OUTSIDE is None, reason="this machine has no IPv4 address but loopback"
 )
-EVERYTHING = [(each.method, each.path) for each in ENDPOINTS]
+# But for logging in, which is for those who have no access yet: see test_sessions.py.
+EVERYTHING = [(each.method, each.path) for each in ENDPOINTS if each.does != "log_in"]
 
 
 # From elsewhere ----------------------------------------------------------------------------
@@ -428,7 +429,7 @@ def test_only_digests_are_kept() -> None:
         ({"ops": "ümläute-sind-nicht-gut"}, "not allowed in a header"),
         ({"ops": ""}, "not allowed in a header"),
         ({"": TOKEN}, "a token's name is"),
-        ({"a b": TOKEN}, "a token's name is"),
+        ({"a b": TOKEN}, "its role, admin or read, not 'b'"),
         ({f"n{n}": TOKEN for n in range(101)}, "at most 100 tokens"),
     ],
 )
@@ -445,9 +446,10 @@ def test_tokens_from_a_file(tmp_path: Path) -> None:
     tokens = Tokens.from_file(file)
     match = tokens.find(TOKEN + "2")
     assert match is not None
-    assert match[0] == "deploy"
+    assert match.name == "deploy"
     file.write_text(f"{TOKEN}\n")
-    assert Tokens.from_file(file).find(TOKEN) == ("token", tokens_module.digest(TOKEN).hex()[:8])
+    digest = tokens_module.digest(TOKEN).hex()[:8]
+    assert Tokens.from_file(file).find(TOKEN) == Token("token", digest)
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,12 @@ def test_every_schema_is_one_and_is_used(name: str) -> None:
 
 def test_every_endpoint_has_a_handler_and_every_handler_an_endpoint() -> None:
     own = {name for name in vars(Handlers) if not name.startswith("_")}
+    own |= {"session", "log_in", "log_out"}  # AdminApi answers these itself
     assert own == {each.does for each in ENDPOINTS}
     assert len({each.does for each in ENDPOINTS}) == len(ENDPOINTS)
 
 
-LOOKS = [each for each in ENDPOINTS if each.action is None]
+LOOKS = [each for each in ENDPOINTS if each.action is None and each.method == "GET"]
 
 
 @pytest.mark.parametrize("endpoint", LOOKS, ids=lambda each: each.path)

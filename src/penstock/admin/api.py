@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from penstock.admin import audit
@@ -22,6 +22,7 @@ from penstock.admin.endpoints import ENDPOINTS, Endpoint
 from penstock.admin.errors import RequestRejected
 from penstock.admin.handlers import Change, Handlers, Sources
 from penstock.admin.reading import parameters_of
+from penstock.admin.sessions import set_cookie
 from penstock.clock import MONOTONIC, Clock
 from penstock.limiter import Limiter
 from penstock.stores.memory import MemoryStore
@@ -30,6 +31,9 @@ from penstock.wires.http.routes import Routes
 
 # How many denials are recorded: strangers must not be able to fill the disk.
 MOST_DENIALS = "600/minute"
+SESSION = "/v1/session"
+# Answers with a file of the web page, or None if it has none at this path.
+Page = Callable[[HttpRequest], HttpResponse | None]
 # Responses must not be cached, nor their type be guessed by a browser.
 _SEALED = [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
 
@@ -37,7 +41,11 @@ logger = logging.getLogger("penstock.admin")
 
 
 class AdminApi:
-    """For an `HttpServer`. ``clock`` is for the uptime and for how often failures are recorded."""
+    """For an `HttpServer`. ``clock`` is for the uptime and for how often failures are recorded.
+
+    ``page`` answers requests for the files of the web page, and None to all others. ``tls``: the
+    server has a certificate, so a session's cookie is sent over TLS only.
+    """
 
     def __init__(
         self,
@@ -46,10 +54,14 @@ class AdminApi:
         access: Access | None = None,
         audit: AuditLog | None = None,
         sources: Sources | None = None,
+        page: Page | None = None,
+        tls: bool = False,
         clock: Clock = MONOTONIC,
     ) -> None:
         self.access = access or Access()
         self.audit = audit or AuditLog()
+        self._page = page
+        self._tls = tls
         self._handlers = Handlers(control, sources or Sources(), clock)
         self._endpoints = {(each.method, each.path): each for each in ENDPOINTS}
         paths: dict[str, dict[str, Any]] = {}
@@ -62,11 +74,18 @@ class AdminApi:
         self._left_out = 0
 
     def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        file = None if self._page is None else self._page(request)
+        if file is not None:  # nothing in it is secret, and without it nobody can log in
+            return file
         try:
+            if request.path == SESSION and request.method == "POST":
+                return self._log_in(request)
             caller = self.access.admit(request)
         except Denied as denied:
             self._record_denial(request, denied)
             return _sealed(denied.response())
+        if request.path == SESSION and request.method in ("GET", "DELETE"):
+            return self._session(request, caller)
         method = "GET" if request.method == "HEAD" else request.method
         endpoint = self._endpoints.get((method, request.path))
         if endpoint is None:
@@ -77,6 +96,8 @@ class AdminApi:
         self, endpoint: Endpoint, request: HttpRequest, caller: Caller
     ) -> HttpResponse:
         if endpoint.action is not None:
+            if not caller.may_change:
+                return _sealed(self._read_only(endpoint, request, caller))
             change = asyncio.create_task(self._change(endpoint, request, caller))
             self._changes.add(change)
             change.add_done_callback(self._changes.discard)
@@ -86,6 +107,31 @@ class AdminApi:
         except RequestRejected as rejected:
             return _sealed(rejected.response())
         return _sealed(result if isinstance(result, HttpResponse) else as_json(result))
+
+    # Sessions ------------------------------------------------------------------------------
+
+    def _log_in(self, request: HttpRequest) -> HttpResponse:
+        try:
+            secret = parameters_of(self._endpoints["POST", SESSION], request)["token"]
+        except RequestRejected as rejected:
+            return _sealed(rejected.response())
+        session_id = self.access.log_in(request, secret)
+        return _sealed(as_json({}, headers=[set_cookie(session_id, self._tls)]))
+
+    def _session(self, request: HttpRequest, caller: Caller) -> HttpResponse:
+        if request.method == "DELETE":
+            self.access.log_out(request)
+            return _sealed(as_json({}, headers=[set_cookie("", self._tls)]))
+        session = caller.session
+        left = None if session is None else self.access.sessions.left(session)
+        return _sealed(as_json({"name": caller.name, "role": caller.role, "left": left}))
+
+    def _read_only(self, endpoint: Endpoint, request: HttpRequest, caller: Caller) -> HttpResponse:
+        denied = Denied(403, f"the token {caller.name} may read, but change nothing")
+        self._record_denial(request, denied, caller.name)
+        return denied.response()
+
+    # Changes -------------------------------------------------------------------------------
 
     async def _change(
         self, endpoint: Endpoint, request: HttpRequest, caller: Caller
@@ -124,13 +170,13 @@ class AdminApi:
         entry.update(before=change.before, after=change.after, result=audit.DONE, **change.more)
         return as_json(change.content())
 
-    def _record_denial(self, request: HttpRequest, denied: Denied) -> None:
+    def _record_denial(self, request: HttpRequest, denied: Denied, who: str | None = None) -> None:
         if denied.silent or not self._denials.hit("denials"):
             self._left_out += 1
             return
         entry: dict[str, Any] = {
             "peer": request.peer or UNIX_PEER,
-            "who": None,
+            "who": who,
             "action": "access",
             "asked": {"method": request.method, "path": request.path[:200]},
             "result": audit.REFUSED,

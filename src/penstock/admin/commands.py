@@ -117,6 +117,16 @@ def commands_of(gate: AnyGate) -> list[Command]:
     return commands
 
 
+def switches_of(gate: AnyGate) -> list[Command]:
+    """The overrides and list entries in force, as commands: what a trial must take over."""
+    return [each for each in commands_of(gate) if each["do"] in ("override", "list")]
+
+
+def apply_switches(gate: AnyGate, commands: list[Command]) -> None:
+    """Put commands of `switches_of` in force; those that do not fit other rules are left out."""
+    _batch(gate, {"commands": commands})
+
+
 def _lasts(until: int, now: int) -> str | None:
     return None if until >= dumps.EVER else f"{max(1, until - now)}ns"
 
@@ -194,6 +204,7 @@ def _no_ledger(gate: AnyGate, command: Command) -> None:
 VERBS: dict[str, Callable[[AnyGate, Command], Any | Awaitable[Any]]] = {
     **dict.fromkeys(SWITCHES, lambda gate, command: switch(gate.switches, command)),
     "batch": _batch,
+    "switch_commands": lambda gate, command: switches_of(gate),
     "reload": _reload,
     "quotas": lambda gate, command: {"degraded": False, "total": 0, "buckets": []},
     "leases": lambda gate, command: leases.look(gate.store),

@@ -50,6 +50,8 @@ _EXPECT = Query(
     " changed (409).",
     kind="integer",
 )
+_AFTER = Query("after", "Only seconds after this one, as in an earlier response.", kind="integer")
+_SPAN = Query("span", "15m (by second, the default) or 24h (by minute).")
 _N = Query("n", "How many of each; 10 by default.", kind="integer")
 _LIMIT = Query("limit", "Only the limit with this name.")
 
@@ -64,6 +66,17 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/health", "health", "Each component; status 503 if one is down.",
              "Health", statuses=(503,)),
     Endpoint("GET", "/v1/version", "version", "Version, configuration and uptime.", "Version"),
+    Endpoint("GET", "/v1/session", "session", "Who is asking, and what it may do.", "Session"),
+    Endpoint("POST", "/v1/session", "log_in",
+             "Log in a browser: its session is in a cookie for eight hours.", "Nothing",
+             asks="AskSession", statuses=(401, 429)),
+    Endpoint("DELETE", "/v1/session", "log_out", "End the session of a browser.", "Nothing"),
+    Endpoint("GET", "/v1/overview", "overview",
+             "Every rule now and over the last 15 minutes, and all together by second.",
+             "Overview", query=(_AFTER,), statuses=(501,)),
+    Endpoint("GET", "/v1/history", "history",
+             "What a rule, or all together, decided: by second or by minute.", "History",
+             query=(Query("rule", "Its id; if omitted, all together."), _SPAN), statuses=(501,)),
     Endpoint("GET", "/v1/store", "store", "The store, and what its leases have done.", "Store",
              statuses=(501,)),
     Endpoint("GET", "/v1/leases", "leases", "The busiest keys that are leased, and who holds how"
@@ -77,6 +90,15 @@ ENDPOINTS = (
              query=(Query("account", "The name of the account.", True),),
              statuses=(404, 501, 503)),
     Endpoint("GET", "/v1/rules", "rules", "The rules, with their file and line.", "Rules"),
+    Endpoint("GET", "/v1/rules/files", "rule_files",
+             "The rules as text, and the revision to name when they are changed.", "RuleFiles",
+             statuses=(422, 501, 503)),
+    Endpoint("PUT", "/v1/rules/files", "put_rule_files",
+             "Put changed rules in force, in every instance of the fleet.", "ChangedRules",
+             asks="AskPutRules", action="rules.put", statuses=(409, 422, 501, 503)),
+    Endpoint("POST", "/v1/rules/try", "try_rules",
+             "What changed rules would have done to the requests of the last hour.", "Trial",
+             asks="AskTryRules", statuses=(422, 501)),
     Endpoint("POST", "/v1/rules/reload", "reload",
              "Reload the rules in all workers. If they are invalid, the old ones stay in force.",
              "Reloaded", action="rules.reload", statuses=(422,)),

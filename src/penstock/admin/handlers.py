@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partialmethod
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Protocol
 
 from penstock import _mode
 from penstock._version import __version__
@@ -20,9 +20,11 @@ from penstock.admin.endpoints import ENDPOINTS
 from penstock.admin.errors import RequestRejected
 from penstock.admin.leases import merged
 from penstock.admin.openapi import document
+from penstock.admin.overview import history_of, overview
 from penstock.admin.reading import MOST_DESCRIPTORS, pairs_in
 from penstock.clock import MONOTONIC, SECOND, Clock
 from penstock.errors import PenstockError
+from penstock.metrics.history import History
 from penstock.metrics.snapshot import Snapshot
 from penstock.rules.model import ENFORCE
 from penstock.rules.problems import nearest
@@ -42,6 +44,16 @@ _NAMES = {
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 
 
+class Editor(Protocol):
+    """Files of rules are texts by name."""
+
+    async def files(self) -> Answer: ...
+
+    async def try_files(self, texts: Mapping[str, str]) -> Answer: ...
+
+    async def put_files(self, texts: Mapping[str, str], expect: int | None, why: str) -> Answer: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where handlers get data from. Each may return or be awaited; None if there is none.
@@ -53,6 +65,8 @@ class Sources:
     - ``top``: the first n, for ``/v1/top``
     - ``changes``, ``undo``: the history of changes
     - ``rules``: where the rules come from, and why newer ones were rejected, for ``/v1/health``
+    - ``editor``: the rules as text, trials of changed ones, and putting them in force
+    - ``history``: what each rule decided, by second and by minute
     """
 
     health: Callable[[], Mapping[str, bool] | Awaitable[Mapping[str, bool]]] = dict
@@ -63,6 +77,8 @@ class Sources:
     rules: Callable[[], Mapping[str, Any] | Awaitable[Mapping[str, Any]]] | None = None
     changes: Callable[[int], Awaitable[Answer]] | None = None
     undo: Callable[[int, str], Awaitable[Answer]] | None = None
+    history: Callable[[], History] | None = None
+    editor: Editor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +154,32 @@ class Handlers:
         snapshot = await _call(self._sources.snapshot)
         about = await _call(self._sources.about)
         return {"store": about.get("store"), "leases": lease_figures(snapshot)}
+
+    async def overview(self, parameters: Parameters) -> dict[str, Any]:
+        history = await _call(self._sources.history)
+        snapshot = await _call(self._sources.snapshot)
+        rules = await self._ask({"do": "rules"})
+        return overview(history, rules, snapshot, parameters.get("after"))
+
+    async def history(self, parameters: Parameters) -> dict[str, Any]:
+        history = await _call(self._sources.history)
+        return history_of(history, parameters.get("rule"), parameters.get("span", "15m"))
+
+    async def rule_files(self, parameters: Parameters) -> Any:
+        return _result(await self._editor().files())
+
+    async def try_rules(self, parameters: Parameters) -> Any:
+        return _result(await self._editor().try_files(_texts(parameters["files"])))
+
+    async def put_rule_files(self, parameters: Parameters) -> Change:
+        why, expect = parameters.get("why", ""), parameters.get("expect")
+        texts = _texts(parameters["files"])
+        return Change(**_result(await self._editor().put_files(texts, expect, why)))
+
+    def _editor(self) -> Editor:
+        if self._sources.editor is None:
+            raise RequestRejected(501, "this service was started without this feature")
+        return self._sources.editor
 
     async def quotas(self, parameters: Parameters) -> dict[str, Any]:
         """Of all workers: each has the streams that reached it."""
@@ -318,6 +360,13 @@ async def _call(source: Callable[..., Any] | None, *arguments: Any) -> Any:
         raise RequestRejected(501, "this service was started without this feature")
     result = source(*arguments)
     return await result if isawaitable(result) else result
+
+
+def _texts(files: Mapping[str, Any]) -> Mapping[str, str]:
+    for name, text in files.items():
+        if not isinstance(text, str):
+            raise RequestRejected(400, f"the file {name!r:.100} must be a string")
+    return files
 
 
 def _finder(which: str, **wanted: str) -> Callable[[Any], Any]:

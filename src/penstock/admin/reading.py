@@ -127,6 +127,8 @@ def _check_number(value: float, schema: Schema, where: str) -> None:
 
 
 def _check_object(value: dict[str, Any], schema: Schema, where: str) -> None:
+    if "properties" not in schema:
+        return
     known = schema["properties"]
     unknown = sorted(value.keys() - known.keys())
     if unknown:

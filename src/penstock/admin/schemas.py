@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.admin.log_level import LEVELS
+from penstock.admin.tokens import ROLES
 from penstock.rules.deciding.switches import MODES
 
 Schema = dict[str, Any]
@@ -118,6 +119,11 @@ _DESCRIPTORS = {"descriptors": a_list(PAIRS, minItems=1)}
 _WHICH_COUNTERS = {
     "domain": NAME, "limit": {**NAME, "description": "Only the limit with this name."},
 }  # fmt: skip
+_COUNTS = a_list(or_null(WHOLE))
+_SERIES = an_object(
+    {"start": WHOLE, "width": WHOLE, "allowed": _COUNTS, "near_limit": _COUNTS, "refused": _COUNTS,
+     "shadowed": _COUNTS, "degraded": _COUNTS}
+)  # fmt: skip
 _WORKERS = {"workers": {"type": "integer", "minimum": 1}}
 
 
@@ -251,7 +257,48 @@ SCHEMAS: dict[str, Schema] = {
     "LogLevel": an_object({"level": LEVEL}),
     "ChangedLevel": _changed(LEVEL),
     "Top": {"type": "object"},
+    "Nothing": an_object({}),
+    "Session": an_object(
+        {"name": TEXT, "role": {"type": "string", "enum": list(ROLES)}, "left": or_null(SECONDS)}
+    ),
+    "RuleFiles": an_object(
+        {"files": a_map(TEXT), "revision": WHOLE, "kept": FLAG,
+         "source": {"type": "string", "enum": ["files", "store"]}}
+    ),
+    "ChangedRules": an_object(
+        {"before": or_null(TEXT), "after": TEXT, "revision": WHOLE, **_WORKERS}
+    ),
+    "Trial": an_object(
+        {"changes": TEXT, "requests": WHOLE, "first": NUMBER, "last": NUMBER, "unknown": WHOLE,
+         "refused_before": WHOLE, "refused_after": WHOLE, "newly_refused": WHOLE,
+         "newly_allowed": WHOLE, "keys_changed": WHOLE,
+         "rules": a_list(
+             an_object({"rule": TEXT, "asked_before": WHOLE, "refused_before": WHOLE,
+                        "keys_before": WHOLE, "asked_after": WHOLE, "refused_after": WHOLE,
+                        "keys_after": WHOLE})
+         ),
+         "keys": a_list(an_object({"rule": TEXT, "key": TEXT, "before": WHOLE, "after": WHOLE}))}
+    ),
+    "History": _SERIES,
+    "Overview": an_object(
+        {
+            "second": WHOLE, "complete": FLAG, "totals": _SERIES,
+            "rules": a_list(
+                an_object(
+                    {"rule": TEXT, "domain": TEXT, "limits": a_list(LIMIT_TEXT), "line": TEXT,
+                     "mode": MODE, "overrides": WHOLE, "rate": NUMBER, "refused_rate": NUMBER,
+                     "asked": WHOLE, "refused": WHOLE, "shadowed": WHOLE, "near_limit": WHOLE,
+                     "degraded": WHOLE, "since": or_null(WHOLE), "keys": a_list(a_list({})),
+                     "more_keys": WHOLE},
+                    {"spark": a_list(a_list(WHOLE))},
+                )
+            ),
+        }
+    ),
     # Requests.
+    "AskSession": an_object({"token": NAME}),
+    "AskTryRules": an_object({"files": {"type": "object"}}),
+    "AskPutRules": an_object({"files": {"type": "object"}}, {"why": WHY, "expect": EXPECT}),
     "AskCounters": an_object(_DESCRIPTORS, _WHICH_COUNTERS),
     "AskRefund": an_object(_DESCRIPTORS, {
         **_WHICH_COUNTERS,

@@ -30,6 +30,7 @@ from penstock.metrics.collect import (
 from penstock.metrics.counters import MOST_LABELS, DomainCounters, KeyLabels, RuleCounters, Table
 from penstock.metrics.event_counters import EventCounters
 from penstock.metrics.families import BOUNDS, OTHER, REFUSED
+from penstock.metrics.flight import FlightRecorder
 from penstock.metrics.labels import Pair
 from penstock.metrics.outcomes import RANK, outcome_in, outcome_of
 from penstock.metrics.rule_labels import labels_by_rule, rule_ids
@@ -57,6 +58,7 @@ class Recorder:
     - ``most_labels``: how many rules, domains or values a family may distinguish
     - ``salt``: if given, values of keys are shown as digests with this salt
     - ``most_keys``: counters for the keys that are refused most
+    - ``flight``: keeps the requests themselves, to try other rules on
 
     `decided` must be called by one thread at a time; the other methods by any.
     """
@@ -68,6 +70,7 @@ class Recorder:
         most_labels: int = MOST_LABELS,
         most_keys: int = CAPACITY,
         salt: str | bytes | None = None,
+        flight: FlightRecorder | None = None,
         clock: Clock = WALL,
     ) -> None:
         if type(most_labels) is not int or most_labels < 1:
@@ -75,6 +78,7 @@ class Recorder:
         self._worker = worker
         self._most_labels = most_labels
         self._clock = clock
+        self._flight = flight
         self._text = labels.plain if salt is None else labels.Hashed(salt)
         self._domains: Table[str, DomainCounters] = Table(
             most_labels, DomainCounters, DomainCounters(OTHER)
@@ -160,6 +164,9 @@ class Recorder:
             at.refused += 1
         for status in verdict.statuses:
             self._count_status(domain, at, status, verdict.allowed)
+        if self._flight is not None:
+            pairs = [status.pairs for status in verdict.statuses]
+            self._flight.decided(domain, pairs, not verdict.allowed)
 
     def planned(
         self,
@@ -205,6 +212,8 @@ class Recorder:
             self._count(domain, rule, plan.descriptors[number], worst, degraded)
         if refused:
             at.refused += 1
+        if self._flight is not None:
+            self._flight.planned(plan, refused)
 
     def _count_status(self, domain: str, at: DomainCounters, status: Status, allowed: bool) -> None:
         rule, decision = status.rule, status.decision
@@ -257,6 +266,18 @@ class Recorder:
         return counters
 
     # Snapshots -----------------------------------------------------------------------------
+
+    def counts(self) -> dict[str, list[int]]:
+        """The counts of all rules that were ever asked, for a `History`."""
+        self._look_at_rules()
+        out: dict[str, list[int]] = {}
+        for each in self._rules.all():
+            passed = each.allowed + each.overrun + each.uncounted
+            if passed or each.near_limit or each.refused or each.shadowed:
+                out[each.rule] = [
+                    passed, each.near_limit, each.refused, each.shadowed, each.degraded
+                ]  # fmt: skip
+        return out
 
     def snapshot(self) -> Snapshot:
         """The current values; use its ``to_bytes`` to send them to another process."""

@@ -28,6 +28,7 @@ from penstock.durations import SECOND, parse_duration
 from penstock.errors import PenstockError
 from penstock.events import Event
 from penstock.metrics import Hashed, Statsd, Webhook
+from penstock.page import page_file
 from penstock.rules.model import RuleSet
 from penstock.rules.reading.watch import Watcher
 from penstock.rules.walk import all_rules
@@ -37,10 +38,12 @@ from penstock.running.certificates import Certificates, certificate_files, open_
 from penstock.running.control_plane import ControlPlane, SharedControl
 from penstock.running.dead_rules import log_dead_rules
 from penstock.running.event_loop import run
+from penstock.running.history_keeper import HistoryKeeper
 from penstock.running.lease_secret import lease_secret
 from penstock.running.listeners import GRPCIO, Listeners, Sockets, choose_wire
 from penstock.running.masks import Masks
 from penstock.running.quotas import quota_file
+from penstock.running.rule_editor import RuleEditor
 from penstock.running.rules_in_force import GateRules, read_new, read_rules
 from penstock.running.settings import Settings, address_of
 from penstock.running.stores import resolve_store
@@ -115,11 +118,13 @@ class App:
         self.workers = workers
         await plane.start(workers)
         self._plane = plane
-        await self._start_admin(stack, workers, plane)
+        keeper = HistoryKeeper(workers.apply, settings.history)
+        await self._start_admin(stack, workers, plane, keeper)
         if watcher is not None:
             watcher.start()
             stack.callback(watcher.stop)
         self._start_watching(stack, workers)
+        self._tasks.add(asyncio.create_task(keeper.run()))
         self._log_start(wire, store_text, rules)
 
     async def _start_workers(
@@ -151,7 +156,11 @@ class App:
         return supervised
 
     async def _start_admin(
-        self, stack: contextlib.AsyncExitStack, workers: Workers, plane: ControlPlane
+        self,
+        stack: contextlib.AsyncExitStack,
+        workers: Workers,
+        plane: ControlPlane,
+        keeper: HistoryKeeper,
     ) -> None:
         settings = self.settings
         address = address_of(settings.admin, "admin")
@@ -161,11 +170,16 @@ class App:
         audit = AuditLog(settings.audit_log or None, sync=settings.audit_sync)
         access = Access(tokens, always=settings.admin_token_always, names=settings.admin_names)
         sources = dataclasses.replace(
-            workers.sources(), rules=plane.describe, changes=plane.changes, undo=plane.undo
-        )
+            workers.sources(), rules=plane.describe, changes=plane.changes, undo=plane.undo,
+            history=lambda: keeper.history,
+            editor=RuleEditor(settings, workers, plane.kv, plane.reached, self._salt),
+        )  # fmt: skip
         control = SharedControl(workers, plane)
-        api = AdminApi(control, access=access, audit=audit, sources=sources)
         tls = open_certificate(settings, "admin")
+        api = AdminApi(
+            control, access=access, audit=audit, sources=sources, page=page_file,
+            tls=tls is not None,
+        )  # fmt: skip
         server = AdminServer(api, tls=None if tls is None else tls.context)
         if tls is not None:
             self._certificates.add(tls, server.readmit)
@@ -260,6 +274,9 @@ class App:
             lines.append(f"workers  {self.settings.workers}")
         names = {"http": "HTTP", "grpc": f"gRPC ({wire})", "admin": "admin API"}
         lines += [f"{names[wire]} on {address}" for wire, address in self.listening.items()]
+        if ":" in self.listening.get("admin", ""):
+            scheme = "https" if self.settings.admin_tls_cert else "http"
+            lines.append(f"page  {scheme}://{self.listening['admin']}/")
         if wire == GRPCIO and self.settings.wire != GRPCIO:
             lines.append("gRPC is slower than it could be: nghttp2 was missing at build time")
         if not rules.domains:

@@ -275,6 +275,10 @@ class ControlPlane:
         more = {"workers": self._workers.count}
         return done({"before": _shown(change), "after": after, "more": more})
 
+    async def reached(self, revision: int) -> bool:
+        """Wait until a change of the store is in force here; False if it takes too long."""
+        return await self._in_force_here(revision, None)
+
     async def _in_force_here(self, revision: int, expires_at: float | None) -> bool:
         """Whether a change took effect. One that expires first is not heard of, and is done."""
         left = PATIENCE if expires_at is None else expires_at - self._now()

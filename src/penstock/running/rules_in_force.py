@@ -49,6 +49,9 @@ class NewRules:
 class RulesInForce(Protocol):
     """The rules that the workers use now."""
 
+    def current(self) -> RuleSet:
+        """The rules themselves."""
+
     def loaded(self) -> Mapping[str, str]:
         """A digest of each file that they were read from."""
 
@@ -65,6 +68,9 @@ class GateRules:
     def __init__(self, settings: Settings, gate: AsyncGate) -> None:
         self._settings = settings
         self._gate = gate
+
+    def current(self) -> RuleSet:
+        return self._gate.rules
 
     def loaded(self) -> Mapping[str, str]:
         return self._gate.rules.digests
@@ -84,6 +90,10 @@ class PickledRules:
         self._settings = settings
         self._digests = rules.digests
         self.pickled = pickle.dumps((rules, Lineage()))
+
+    def current(self) -> RuleSet:
+        rules: RuleSet = pickle.loads(self.pickled)[0]
+        return rules
 
     def loaded(self) -> Mapping[str, str]:
         return self._digests

@@ -116,6 +116,14 @@ class Settings:
         "", "a file for changes made by the admin API, as JSON lines (default: the log)",
         metavar="FILE",
     )  # fmt: skip
+    history: str = _option(
+        "", "a file that keeps the charts of the page over restarts (default: they begin anew)",
+        metavar="FILE",
+    )  # fmt: skip
+    flight_recorder: bool = _option(
+        True, "keep the last requests of each worker in memory (some 20 MB), to try changed rules"
+        " on", "switch",
+    )  # fmt: skip
     audit_sync: bool = _option(False, "wait until each line of the audit log is on disk", "switch")
     workers: int = _option(1, "how many processes serve the same ports", "number", metavar="N")
     wire: str = _option(

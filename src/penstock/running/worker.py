@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 import socket
+from pathlib import Path
 from typing import Any
 
 from penstock.admin import leases
@@ -16,6 +18,7 @@ from penstock.events import Event, StoreDown, StoreUp
 from penstock.integrations.deciding.dimension_sources import parse_dimensions
 from penstock.integrations.deciding.identity import Trust
 from penstock.metrics import Hashed, Recorder
+from penstock.metrics.flight import FlightRecorder
 from penstock.rules.deciding.compiled import Prepared
 from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.model import RuleSet
@@ -76,7 +79,8 @@ class Worker:
         if settings.shadow:
             self.gate.switches.mode("shadow")
         self._hashed = None if salt is None else Hashed(salt)
-        self.recorder = Recorder(worker=name, salt=salt)
+        self.flight = FlightRecorder() if settings.flight_recorder else None
+        self.recorder = Recorder(worker=name, salt=salt, flight=self.flight)
         self.recorder.follow(self.gate)
         observer = observer_for(settings, self.recorder, salt)
         self.service = Service(
@@ -207,6 +211,10 @@ class Worker:
             if self.quotas is not None:
                 self.quotas.collect(snapshot)
             return done(snapshot.to_bytes().decode("latin-1"))
+        if verb == "recorded":
+            return await self._recorded(command)
+        if verb == "counts":
+            return done([f"{self.name}:{os.getpid()}", self.recorder.counts()])
         if verb == "quotas" and self.quota_service is not None:
             return done(rows(self.quota_service))
         if verb == "leases":
@@ -228,6 +236,14 @@ class Worker:
             error = self._certificates.reload()
             return done() if error is None else failed(422, error)
         return await apply_command(self.gate, command)
+
+    async def _recorded(self, command: Command) -> Answer:
+        """Write what the flight recorder has to a file, and say which."""
+        if self.flight is None:
+            return done(None)
+        file = Path(command["folder"]) / f"{self.name}.flight"
+        await asyncio.to_thread(file.write_bytes, self.flight.dump(command["since"]))
+        return done(str(file))
 
     async def prepare(self, new: NewRules) -> Answer:
         return await self.prepare_rules(new.rules)

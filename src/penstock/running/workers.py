@@ -44,6 +44,7 @@ class Workers:
         self._gathered = Gathered()
         self._reload = Reload(workers, rules)
         self.loaded = rules.loaded
+        self.rules_in_force = rules.current
         self.watch = AnomalyWatch()
         self.store_watch = StoreWatch()
         self.rule_watch = RuleWatch()

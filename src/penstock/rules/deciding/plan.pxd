@@ -18,6 +18,9 @@ cdef class Plan:
     cdef readonly list descriptors, rules, items
     cdef readonly bint single
     cdef public object attachment
+    cdef public object hits
+    cdef public unsigned int flight
+    cdef public long flight_epoch
 
     @cython.locals(items=list)
     cpdef list hit(self)

@@ -49,7 +49,7 @@ class Plan:
 
     ``rules`` has the rule of each descriptor, or None if none matched; ``items`` are the limits
     of all of them, in that order. ``single`` means one descriptor with one limit. ``attachment``
-    is for the wire that keeps the plan.
+    is for the wire that keeps the plan; ``flight`` and ``flight_epoch`` for a `FlightRecorder`.
     """
 
     def __init__(self, planner: Planner, domain: str, descriptors: list[tuple[Pair, ...]]) -> None:
@@ -60,6 +60,9 @@ class Plan:
         self.items: list[Item] = []
         self.single = False
         self.attachment: Any = None
+        self.hits = 1
+        self.flight = 0
+        self.flight_epoch = 0
 
     def hit(self) -> list[Decision]:
         """Decide, blocking: one decision for each item."""
@@ -180,6 +183,7 @@ class Planner:
         if names is not None and len(descriptors) > 1 and self.has_both(descriptors, names):
             return None  # each name means itself
         plan = Plan(self, domain, descriptors)
+        plan.hits = hits
         items = plan.items
         for pairs in descriptors:
             if (listed or self.overrides) and self.is_switched(pairs, listed):
