@@ -247,6 +247,10 @@ class RedisStore(Store):
         client: Client = self._client(THREADS, timeout, connect_timeout)
         return client
 
+    def counter_client(self, *, timeout: Duration = "1s") -> Client:
+        """`client`, for the server that has the counters."""
+        return self.client(timeout=timeout)
+
     def client_async(
         self, *, timeout: Duration = "1s", connect_timeout: Duration | None = None
     ) -> AsyncClient:
