@@ -8,11 +8,12 @@
 local bucket = rule_of('token_bucket')
 
 local function read(text, at)
-  local span, floor_rate, floor_burst, burst, after = words('<dddd', text, at)
+  local span, floor_rate, floor_burst, rate, burst, after = words('<ddddd', text, at)
   local interval = math.ceil(span / floor_rate)
   return {
     span = span, floor_rate = floor_rate, floor_burst = floor_burst, paced = false,
-    unit = interval, ceiling = 2 * burst * interval, debt = 0, brief = false, ramp_step = 0, ramp_start = 0, ramp_end = NONE,
+    unit = interval, whole = math.ceil(span / rate),
+    ceiling = 2 * burst * interval, debt = 0, brief = false, ramp_step = 0, ramp_start = 0, ramp_end = NONE,
   }, after
 end
 

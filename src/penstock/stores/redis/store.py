@@ -112,6 +112,11 @@ class RedisStore(Store):
     # Deciding ------------------------------------------------------------------------
 
     @property
+    def lease_prefix(self) -> str:
+        """The beginning of the keys of leases, beside those of the counters."""
+        return self.prefix
+
+    @property
     def clock(self) -> Clock:
         """The server's time, as seen from here."""
         return self._settings.clock

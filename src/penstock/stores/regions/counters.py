@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from penstock.decision import Decision
+from penstock.durations import MILLISECOND
 from penstock.errors import StoreError
 from penstock.keys import region_prefix
 from penstock.limits import Limit
@@ -45,7 +46,10 @@ class RegionCounters(RedisCounters):
         self._skip = len(region_prefix(site.prefix))
 
     def make_policy(self, now: int, started: int = 0) -> Policy:
-        return Policy(self.limit, rule_of(self.terms, self._floor))
+        policy = Policy(self.limit, rule_of(self.terms, self._floor))
+        rate, _ = self.terms.part(self._floor)
+        policy.unit = -(-self.terms.span * MILLISECOND // rate)
+        return policy
 
     def policy_at(self, now: int) -> Policy:
         floor = self.region.granted

@@ -90,7 +90,7 @@ def undividable(limit: Limit, floor: int) -> str | None:
     """Why a limit is decided at home; None if sites can share it."""
     if limit.amount == 0:
         return None
-    if limit.algorithm not in ("token_bucket", "leaky_bucket"):
+    if limit.algorithm != "token_bucket":  # a leaky bucket's queue has one pace, everywhere
         return f"{limit.algorithm} cannot be divided exactly among regions"
     for option, is_set in (
         ("debt", limit.debt), ("soft", limit.soft is not None), ("lockout", limit.lockout_ns),

@@ -133,7 +133,13 @@ def rule_of(terms: Terms, floor: int) -> Rule:
     span = terms.span * MILLISECOND
     return Rule(
         "regional_bucket",
-        {"span": span, "floor_rate": rate, "floor_burst": burst, "burst": terms.burst},
+        {
+            "span": span,
+            "floor_rate": rate,
+            "floor_burst": burst,
+            "rate": terms.rate,
+            "burst": terms.burst,
+        },
     )
 
 

@@ -95,6 +95,10 @@ class RegionStore(RedisStore):
             self.fallback.counters(limit, name)  # fails now if it cannot work
         return RegionCounters(limit, self.site, self._region, name)
 
+    @property
+    def lease_prefix(self) -> str:
+        return self.site.prefix
+
     def release(self, limit: Limit) -> bool:
         if law.undividable(limit, self.floor) is not None:
             return self.home.release(limit) and self.forget(limit)
