@@ -161,7 +161,8 @@ class HomeCalls(_Scripts):
     """To the Redis of the home."""
 
     def __init__(self, store: RedisStore, times: Times) -> None:
-        super().__init__(store, "2s")
+        # Over the distance; a call that is lost must not take a lease with it.
+        super().__init__(store, f"{min(max(500, times.lease // 4), 5_000)}ms")
         self._times = times
         self._roster = keys.home_key(store.prefix)
         self._home = home_script()
