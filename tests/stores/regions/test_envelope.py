@@ -44,11 +44,26 @@ class Regions(RuleBasedStateMachine):
 
     @rule(milliseconds=st.sampled_from([50, 300]))
     def rounds(self, milliseconds: int) -> None:
-        """All sites are asked for a lot, and all their agents report, one after the other."""
+        """All sites are asked for little or a lot, and report, one after the other."""
         for site in self.world.sites:
-            self.world.hit(site, 100)
+            self.world.hit(site, self.world.chance.choice([0, 5, 100, 700]))
             self.world.run_round(site, milliseconds // 4)
             self.world.pass_time(milliseconds)
+
+    @rule(number=SITES, is_applied=st.booleans(), then=st.integers(1, 3))
+    def lost(self, number: int, is_applied: bool, then: int) -> None:
+        """A site is asked for less. What the home says to that is lost; or that it was applied.
+        The others are asked for more, then all spend what they have."""
+        site = self.site(number)
+        self.world.pass_time(500)
+        self.world.lose(site, is_applied)
+        for _ in range(then):
+            for other in self.world.sites:
+                if other is not site:
+                    self.world.hit(other, 700)
+                    self.world.run_round(other, 20)
+        for each in self.world.sites:
+            self.world.hit(each, 700)
 
     @rule(number=SITES, units=st.integers(1, 40), milliseconds=st.sampled_from([100, 2_000]))
     def lease(self, number: int, units: int, milliseconds: int) -> None:
@@ -131,9 +146,11 @@ def test_random_scenarios_stay_within_the_limit(seed: int) -> None:
             ("crash", (number, instance)),
             ("repeat", ()),
             ("cut", (number,)),
+            ("lost", (number, chance.random() < 0.5, chance.randint(1, 3))),
         ]
         if chance.random() < 0.1:
-            steps += [("another_floor", (number, 100_000)), ("forget", ())]
+            floor = chance.choice([20_000, 100_000, 300_000])
+            steps += [("another_floor", (number, floor)), ("forget", ())]
         name, arguments = chance.choice(steps)
         getattr(machine, name)(*arguments)
     assert machine.world.admitted

@@ -61,8 +61,11 @@ class Home:
             for account, request in requests:
                 book = self.accounts.setdefault(account.place, HomeAccount(self.times))
                 replies.append(
-                    book.settle(region, request, account.terms, floors, now, self.roster.opens)
-                )
+                    book.settle(
+                        region, request, account.terms, floors, now, self.roster.opens,
+                        self.roster.empty,
+                    )
+                )  # fmt: skip
         return Answer(now, joined, self.roster.opens, replies)
 
 
@@ -293,6 +296,23 @@ class World:
                 self.deliver(site, instance)
                 if far:
                     self.pass_time(milliseconds)
+                self.respond(instance)
+
+    def lose(self, site: Site, is_applied: bool) -> None:
+        """A round of the agent that ends when the home has answered, or when that was applied."""
+        for instance in site.instances:
+            self.fail(instance)
+            self.begin(instance)
+            while instance.round is not None and instance.call is not None:
+                is_end = isinstance(instance.call, Ask)
+                if is_applied:
+                    is_end = isinstance(instance.call, Apply) and any(
+                        share is not None for _, share in instance.call.shares
+                    )
+                self.deliver(site, instance)
+                if is_end:
+                    self.fail(instance)
+                    return
                 self.respond(instance)
 
     def share(self, site: Site) -> Share | None:

@@ -99,14 +99,16 @@ class Account:
     def settle(
         self, region: str, request: Request, terms: Terms, floors: Mapping[str, int], now: int,
         opens: int = 0,
+        empty: int = 0,
     ) -> Reply:  # fmt: skip
         """Do what a request asks for. What the reply lends is booked already.
 
         Until ``opens``, what is lent may be renewed, and nothing more be lent; nor is there
-        anything free, as others may still be using what the home has forgotten.
+        anything free, as others may still be using what the home has forgotten. An account
+        that was forgotten was ``empty`` until then; 0 if there was none.
         """
         self._refill(now, opens)
-        self._change(terms, floors, now, opens)
+        self._change(terms, floors, now, empty)
         holder = self._claimed(self.holders.get(region), region, request, now)
         if holder is not None:
             self._prove(holder, request)
@@ -140,14 +142,14 @@ class Account:
             elif each.old_end <= now:
                 each.old_burst = each.old_rate = each.old_end = 0
 
-    def _change(self, terms: Terms, floors: Mapping[str, int], now: int, opens: int) -> None:
+    def _change(self, terms: Terms, floors: Mapping[str, int], now: int, empty: int) -> None:
         """Floors may have changed. What is out stays out until it is taken back.
 
         The terms are always the same: the limit is a part of the account's key.
         """
         rate, burst = terms.lendable(floors.values())
         if self.free < 0:
-            self.free, self.at = min(burst * terms.span, max(0, now - opens) * rate), now
+            self.free, self.at = min(burst * terms.span, max(0, now - empty) * rate), now
         self.terms, self.rate, self.burst = terms, rate, burst
         self._cap()
 

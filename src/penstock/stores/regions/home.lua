@@ -91,7 +91,8 @@ local function join(key)
   redis.call('HSET', key, region, pack(MEMBER, m.floor, m.fence, m.seen, m.counted, m.before,
     m.usable, m.old_floor, m.old_until, m.site))
   floors[region] = reserved(m)
-  return JOINED, may_use(m), others + floors[region] + floors[''], opens, floors
+  return JOINED, may_use(m), others + floors[region] + floors[''], opens, floors,
+    before > 0 and opens or 0
 end
 
 -- Accounts --------------------------------------------------------------------------------
@@ -150,14 +151,14 @@ local function refill(a, opens)
   a.holders = left
 end
 
-local function change(a, q, floors, opens)
+local function change(a, q, floors, empty)
   local rate, burst = q.limit_rate, q.limit_burst
   for _, each in pairs(floors) do
     rate = rate - floor(q.limit_rate * each / WHOLE)
     burst = burst - floor(q.limit_burst * each / WHOLE)
   end
   if a.free < 0 then
-    a.free, a.at = min(max(0, burst) * q.span, max(0, now - opens) * max(0, rate)), now
+    a.free, a.at = min(max(0, burst) * q.span, max(0, now - empty) * max(0, rate)), now
   end
   a.limit_rate, a.limit_burst, a.span = q.limit_rate, q.limit_burst, q.span
   a.rate, a.burst = max(0, rate), max(0, burst)
@@ -230,9 +231,9 @@ local function lend(a, h, floors, learning)
   return answer(a, h, paid)
 end
 
-local function settle(a, q, floors, opens)
+local function settle(a, q, floors, opens, empty)
   refill(a, opens)
-  change(a, q, floors, opens)
+  change(a, q, floors, empty)
   local h
   for _, each in ipairs(a.holders) do
     if each.name == region then h = each end
@@ -285,7 +286,7 @@ local function save(key, a)
   redis.call('SET', key, table.concat(parts), 'PX', string.format('%.0f', max(1, left)))
 end
 
-local status, may, sum, opens, floors = join(KEYS[1])
+local status, may, sum, opens, floors, empty = join(KEYS[1])
 local answers = { pack('<ddddd', now, status, may, sum, opens) }
 if status ~= JOINED then return answers end
 local accounts = {}
@@ -295,7 +296,7 @@ for index = 2, #KEYS do
     q.returned = unpack_from(REQUEST, ARGV[index])
   local ok, result = pcall(function()
     accounts[key] = accounts[key] or load(key)
-    return settle(accounts[key], q, floors, opens)
+    return settle(accounts[key], q, floors, opens, empty)
   end)
   answers[index] = ok and result or redis.error_reply('ERR the value is not an account of ours')
 end

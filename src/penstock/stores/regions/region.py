@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from typing import Any
 
 from penstock.clock import Clock
 from penstock.durations import MILLISECOND, SECOND
+from penstock.errors import StoreUnavailable
 from penstock.events import Hooks, StoreDown, StoreUp
 from penstock.stores.regions.agent import Agent, Round
 from penstock.stores.regions.calls import HomeCalls, SiteCalls
@@ -23,7 +25,13 @@ class Region:
     """Of one `RegionStore`. Decisions read it; the thread writes it."""
 
     def __init__(
-        self, agent: Agent, site: SiteCalls, home: HomeCalls, hooks: Hooks, clock: Clock
+        self,
+        agent: Agent,
+        site: SiteCalls,
+        home: HomeCalls,
+        hooks: Hooks,
+        home_name: str,
+        clock: Clock,
     ) -> None:
         self.agent = agent
         self.watch = Watch()
@@ -34,6 +42,7 @@ class Region:
         self.failures = 0
         self._site, self._home = site, home
         self._hooks = hooks
+        self._home_name = home_name
         self._clock = clock
         self._closed = False
         self.start_over()
@@ -78,6 +87,14 @@ class Region:
     def wake(self) -> None:
         """There is a key that needs more than its floor."""
         self._wake.set()
+
+    def wait_for_floor(self, timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while self.granted is None:
+            if time.monotonic() > end:
+                reason = self.problem or "the home has not granted this region a floor"
+                raise StoreUnavailable(f"{self._home_name}: {reason}")
+            time.sleep(0.02)
 
     @property
     def share_left(self) -> float:
@@ -179,15 +196,15 @@ class Region:
         if cut_off == self.is_cut_off:
             return
         self.is_cut_off = cut_off
-        name = self._home.store.name
+        name = self._home_name
         if cut_off:
             self._cut_off_since = now - silent
             logger.warning(
-                "region %s is cut off from its home %s: it keeps its shares for %.1f s, then its"
+                "region %s is cut off from its %s: it keeps its shares for %.1f s, then its"
                 " floor: %s", self.agent.region, name, self.share_left, reason,
             )  # fmt: skip
             self._hooks.emit(StoreDown(name, reason))
         else:
             seconds = (now - self._cut_off_since) / SECOND
-            logger.warning("region %s has its home %s again", self.agent.region, name)
+            logger.warning("region %s hears its %s again", self.agent.region, name)
             self._hooks.emit(StoreUp(name, seconds))

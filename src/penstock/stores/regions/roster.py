@@ -92,5 +92,10 @@ class Roster:
         floors[""] = self._absent()
         return floors
 
+    @property
+    def empty(self) -> int:
+        """Until when accounts that are not known must be taken for empty; 0 if the home is new."""
+        return self.opens if self.told else 0
+
     def _absent(self) -> int:
         return max(0, self.told - sum(each.counted for each in self.members.values()))

@@ -72,6 +72,7 @@ class RegionStore(RedisStore):
         self.region = region
         self.floor = read_floor(floor)
         self.name = f"{site.name}, region {region} of {home.name}"
+        self.home_name = f"home {home.name}"  # in events about whether it can be heard
         self.on_failure = site.on_failure
         self.prefix = home.prefix  # of what others keep here: see `client`
         self.fallback = site.fallback
@@ -81,7 +82,12 @@ class RegionStore(RedisStore):
         times = law.times_of(length)
         agent = Agent(instance_name(), region, self.floor, times)
         self._region = Region(
-            agent, SiteCalls(site, region, times.lease), HomeCalls(home, times), site._hooks, clock
+            agent,
+            SiteCalls(site, region, times.lease),
+            HomeCalls(home, times),
+            self._hooks,
+            self.home_name,
+            clock,
         )
         self._finalizer = weakref.finalize(self, self._region.close)
         _stores.add(self)
@@ -211,6 +217,15 @@ class RegionStore(RedisStore):
             problem=region.problem,
         )
 
+    def wait_for_floor(self, timeout: float = 60.0) -> None:
+        """Wait until the home has granted this region its floor, which takes one lease when the
+        region is new, and no time afterwards.
+
+        `StoreUnavailable` with the reason if that takes longer.
+        """
+        self._region.start()
+        self._region.wait_for_floor(timeout)
+
     def remove_region(self, name: str) -> None:
         """Take a region that is gone for good off the home's roster, so that others may have its
         floor. It must not be in use any more: a site that still is would come back."""
@@ -231,6 +246,12 @@ class RegionStore(RedisStore):
     def subscribe(self, hook: Hook) -> None:
         """Call ``hook`` with every event of the site, and of the home as seen from here."""
         self._hooks.add(hook)
+        self.home.subscribe(hook)
+
+    def unsubscribe(self, hook: Hook) -> None:
+        """Stop calling ``hook``."""
+        self._hooks.remove(hook)
+        self.home.unsubscribe(hook)
 
     def client(
         self, *, timeout: Duration = "1s", connect_timeout: Duration | None = None
