@@ -93,6 +93,8 @@ soak: .make/penstock .make/packages
 	PENSTOCK_KILLS=5000 $(BIN)/pytest -q --timeout 0 -s tests/stores/test_shared_processes.py
 	PENSTOCK_KILLS=1000 $(BIN)/pytest -q --timeout 0 -s tests/concurrency/test_slot_processes.py
 	PENSTOCK_LEASE_SECONDS=600 $(BIN)/pytest -q --timeout 0 tests/stores/leased/test_lease_faults.py -k "four or never"
+	PENSTOCK_EXAMPLES=20000 $(BIN)/pytest -q --timeout 0 tests/stores/regions/test_envelope.py
+	PENSTOCK_REGION_SECONDS=300 $(BIN)/pytest -q --timeout 0 -s tests/stores/regions/test_cuts.py
 	PENSTOCK_LEDGER_KILLS=200 $(BIN)/pytest -q --timeout 0 tests/quota/test_kills.py
 	PENSTOCK_SERVICE_KILLS=200 $(BIN)/pytest -q --timeout 0 tests/quota/test_service_kills.py
 	$(BIN)/python tests/running/soak.py --minutes 30

@@ -11,7 +11,18 @@ from benchmarks import machine, report
 
 TOPICS = (
     *("speed", "memory", "pauses", "threads", "processes", "redis", "batches", "leases", "kv"),
-    *("rules", "simulate", "web", "service", "accuracy", "cells", "edge", "adaptive", "ledger"),
+    *(
+        "rules",
+        "simulate",
+        "web",
+        "service",
+        "accuracy",
+        "cells",
+        "edge",
+        "adaptive",
+        "ledger",
+        "regions",
+    ),
 )
 
 

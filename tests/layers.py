@@ -103,6 +103,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"disabled", "memory", "shared"},
         {"redis"},
         {"leased"},
+        {"regions"},
         {"url"},
     ],
     "stores.leased": [
@@ -111,6 +112,15 @@ INSIDE: dict[str, list[set[str]]] = {
         {"bank", "lease", "wire"},
         {"counters", "exchange", "journal"},
         {"renewal"},
+        {"store"},
+    ],
+    "stores.regions": [
+        {"law", "stats"},
+        {"account", "roster", "row"},
+        {"messages"},
+        {"agent", "calls", "watch"},
+        {"region"},
+        {"counters"},
         {"store"},
     ],
     "stores.redis": [

@@ -9,6 +9,9 @@ Keys of a shared store::
     penstock:slots:{reports}:held                   slots of a concurrency limit
     penstock:leases:{penstock:100/minute:user:42}   leases of a counter
     penstock:rlqs:{shop}:shop|user=42               a limit that is divided among Envoys
+    penstock:region:100/minute:user:42              what a site has of a limit
+    penstock:region-state:{eu}:agent                who speaks for a site, and what it knows
+    penstock:home:{home}:100/minute:user:42         what the regions have of a limit, at home
 
 Every part but the last is free of ``:``, so that different parts never make the same key.
 Spaces, control characters, quotes, braces, backslashes and ``%`` are written as ``%XX``. What is
@@ -92,6 +95,24 @@ def quota_key(prefix: str, account: str) -> bytes:
     """
     domain = account.partition("|")[0]
     return encode(f"{prefix}:rlqs:{{{part(domain)}}}:{last_part(account)}")
+
+
+def region_prefix(prefix: str) -> bytes:
+    """What the keys of a site's counters begin with, up to the limit or the tag."""
+    return encode(f"{prefix}:region:")
+
+
+def region_keys(prefix: str, region: str) -> tuple[bytes, bytes, bytes]:
+    """Where a site keeps its agent, its state and its demand, all in one slot of a cluster."""
+    base = f"{prefix}:region-state:{{{part(region)}}}"
+    return encode(f"{base}:agent"), encode(f"{base}:state"), encode(f"{base}:demand")
+
+
+def home_key(prefix: str, place: bytes | None = None) -> bytes:
+    """Where the home keeps the account of a counter, ``place`` being its key behind
+    `region_prefix`; without one, the roster. All are in one slot of a cluster."""
+    base = encode(f"{prefix}:home:{{home}}")
+    return base if place is None else b"%b:%b" % (base, place)
 
 
 def slot_keys(prefix: str, key: str, queues: int) -> tuple[bytes, ...]:

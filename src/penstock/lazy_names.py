@@ -13,6 +13,7 @@ _MODULES = {
     "ConcurrencyMiddleware": f"{_WEB}.asgi",
     "FakeClock": "penstock.testing",
     "LeasedStore": "penstock.stores.leased",
+    "RegionStore": "penstock.stores.regions",
     "PacedTransport": "penstock.client",
     "Penstock": f"{_WEB}.flask",
     "RateLimitInterceptor": f"{_WEB}.grpc",

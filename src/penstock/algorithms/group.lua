@@ -29,7 +29,7 @@ local function all(answers, first, size, at)
       passed, culprit = false, number
       break
     end
-    member.finish = member.row[1]
+    member.finish = finish_of(member.row)
     passed = decide(member.p, member.row, member.cost, member.take, member.out) and passed
     if is_damaged(member.row) then
       passed, culprit, failed = false, number, damaged(member.key)

@@ -90,10 +90,16 @@ local function forget(key)
   return type(done) == 'table' and done
 end
 
+-- Until when a row means something: a site's also while it has a share.
+local function finish_of(row)
+  return row.finish and math.max(row[1], row.finish) or row[1]
+end
+
 -- Write the row of a key that had this value; an error if that fails.
 local function store(p, row, key, value)
-  if row[1] > 0 or KEEP then
-    return put(key, p.rule.save(p, row, p.head), row[1])
+  local finish = finish_of(row)
+  if finish > 0 or KEEP then
+    return put(key, p.rule.save(p, row, p.head), finish)
   end
   return value and forget(key)
 end

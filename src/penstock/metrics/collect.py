@@ -22,6 +22,7 @@ from penstock.stores.base import Store
 
 if TYPE_CHECKING:
     from penstock.stores.leased import LeasedStore
+    from penstock.stores.regions import RegionStore
 
 # Exposed even while they are zero, so that a graph starts when counting does.
 _ALWAYS = (ALLOWED, NEAR_LIMIT, REFUSED)
@@ -103,6 +104,22 @@ def collect_leases(out: Snapshot, store: Store) -> None:
     out.set("penstock_lease_returned_units_total", where, stats.returned)
     out.set("penstock_lease_lapsed_units_total", where, stats.lapsed)
     out.set("penstock_lease_unused_ratio", where, stats.unused_share)
+
+
+def collect_region(out: Snapshot, store: Store) -> None:
+    """The metrics of a `RegionStore`, also below a `LeasedStore`; other stores have none."""
+    below = getattr(store, "redis", store)
+    if not hasattr(below, "home_name"):
+        return
+    stats = cast("RegionStore", below).stats()
+    where = (short(stats.region),)
+    out.set("penstock_region_floor", where, stats.floor)
+    out.set("penstock_region_cut_off", where, int(stats.is_cut_off))
+    out.set("penstock_region_share_seconds", where, round(stats.share_left, 3))
+    out.set("penstock_region_agents", where, int(stats.is_agent))
+    out.set("penstock_region_keys", where, stats.lent)
+    out.set("penstock_region_rounds_total", where, stats.rounds)
+    out.set("penstock_region_failures_total", where, stats.failures)
 
 
 def collect_process(out: Snapshot, worker: str) -> None:

@@ -24,6 +24,7 @@ from penstock.metrics.collect import (
     collect_leases,
     collect_limits,
     collect_process,
+    collect_region,
     collect_rules,
     collect_store,
 )
@@ -298,5 +299,6 @@ class Recorder:
         if self._gate is not None:
             collect_store(out, self._gate.store)
             collect_leases(out, self._gate.store)
+            collect_region(out, self._gate.store)
         collect_process(out, self._worker)
         return out

@@ -65,6 +65,22 @@ class Settings:
         "", "a folder for what was spent of quotas and not settled yet; it must survive the process"
         " (default: /var/tmp/penstock-UID/journal)", metavar="FOLDER",
     )  # fmt: skip
+    region: str = _option(
+        "", "the name of this site, if limits are shared by several; needs --home, and a redis://"
+        " URL of this site's own as the store", metavar="NAME",
+    )  # fmt: skip
+    home: str = _option(
+        "", "the Redis that all regions share, which lends each a share of every limit",
+        metavar="URL",
+    )  # fmt: skip
+    floor: str = _option(
+        "0.05", "the part of every limit that is reserved for this region; those of all regions are"
+        " at most 1", metavar="PART",
+    )  # fmt: skip
+    region_lease: str = _option(
+        "30s", "how long a region may use a share without hearing from --home; the same in all"
+        " regions", "duration",
+    )  # fmt: skip
     control: str = _option(
         "memory:", "where rules, overrides and switches are shared with other instances: a"
         " redis:// URL, file:PATH for this host, or memory: for this instance alone",
@@ -239,6 +255,14 @@ class Settings:
             raise SettingsError(f"lease_replicas is at least 0, not {self.lease_replicas}")
         if self.lease_replicas and not leased:
             raise SettingsError("lease_replicas is for leases: use it with --leased")
+        if bool(self.region) != bool(self.home):
+            raise SettingsError(
+                "region and home must be set together: --region eu --home redis://..."
+            )
+        if self.region and "://" not in self.store:
+            raise SettingsError(
+                f"region needs a store in Redis (--store redis://...), not {self.store!r:.100}"
+            )
         for prefix in ("", "http_", "admin_"):
             cert, key, clients = (
                 bool(getattr(self, f"{prefix}tls_{name}")) for name in ("cert", "key", "client_ca")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from penstock.durations import parse_duration
 from penstock.errors import StoreError
 from penstock.rules.model import RuleSet
 from penstock.rules.walk import all_rules, limits_of
@@ -28,6 +29,8 @@ _INHERITED = "descriptor:"
 DEFAULT_MAX_KEYS = 1_000_000
 # Enough for every algorithm but sliding_log, and for a sliding_window with many cells.
 LEAST_BYTES_PER_KEY = 128
+# For limits that the home decides, over the distance.
+HOME_DEADLINE = "500ms"
 
 
 @contextlib.contextmanager
@@ -95,11 +98,14 @@ def open_store(where: str, settings: Settings, rules: RuleSet) -> Store:
             "on_failure": settings.on_failure,
             "share": settings.share,
         }
+    leased = settings.leased or where.startswith(LEASED)
     try:
         store = store_from_url(where.removeprefix(LEASED), **options)
+        if settings.region:
+            store = _open_region(store, settings)
     except (ModuleNotFoundError, TypeError, ValueError) as error:
         raise SettingsError(f"store: {error}") from None
-    if not settings.leased and not where.startswith(LEASED):
+    if not leased:
         return store
     from penstock.stores.leased import LeasedStore  # needs the extra for Redis
     from penstock.stores.redis import RedisStore
@@ -107,6 +113,29 @@ def open_store(where: str, settings: Settings, rules: RuleSet) -> Store:
     if not isinstance(store, RedisStore):
         raise SettingsError("leased needs a store in Redis: --store redis://...")
     return LeasedStore(store, replicas=settings.lease_replicas)
+
+
+def _open_region(site: Store, settings: Settings) -> Store:
+    from penstock.stores.redis import RedisStore  # needs the extra for Redis
+    from penstock.stores.regions import RegionStore
+
+    if not isinstance(site, RedisStore):
+        raise SettingsError("region needs a store in Redis: --store redis://...")
+    deadline = max(
+        settings.deadline, HOME_DEADLINE, key=lambda text: parse_duration(text, "deadline")
+    )
+    home = RedisStore(
+        settings.home, deadline=deadline, on_failure=settings.on_failure, share=settings.share
+    )
+    return RegionStore(
+        site, home, region=settings.region, floor=settings.floor, lease=settings.region_lease
+    )
+
+
+def names_of_home(store: Store) -> tuple[str, ...]:
+    """What events call the home, if the store is that of a region."""
+    region: Any = getattr(store, "redis", store)
+    return (region.home_name, region.home.name) if hasattr(region, "home_name") else ()
 
 
 def _file_options(path: Path, settings: Settings, rules: RuleSet) -> dict[str, Any]:
@@ -122,7 +151,8 @@ def describe(where: str, settings: Settings, rules: RuleSet) -> str:
     if where == MEMORY:
         return f"{MEMORY}, {settings.max_keys or DEFAULT_MAX_KEYS} keys"
     if inherited_fd(where) is None:
-        return f"{where}, leased" if settings.leased else where
+        region = f", region {settings.region}" if settings.region else ""
+        return f"{where}{region}, leased" if settings.leased else f"{where}{region}"
     return "{}, {} keys of {} bytes".format(SHARED, *sizes_for(settings, rules))
 
 

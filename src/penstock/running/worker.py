@@ -31,8 +31,8 @@ from penstock.running.listeners import GRPCIO, NGHTTP2, Sockets, choose_wire
 from penstock.running.quotas import quota_service
 from penstock.running.rules_in_force import NewRules
 from penstock.running.settings import Settings, SettingsError, address_of
-from penstock.running.stores import open_store
-from penstock.service.health import LEDGER, RATELIMIT, STORE, WHOLE, Health
+from penstock.running.stores import names_of_home, open_store
+from penstock.service.health import HOME, LEDGER, RATELIMIT, STORE, WHOLE, Health
 from penstock.service.rlqs.views import collect, rows
 from penstock.service.service import Service
 from penstock.wires.grpc.h2.limits import Limits
@@ -68,7 +68,8 @@ class Worker:
     ) -> None:
         self.settings = settings
         self.name = name
-        self.health = Health((RATELIMIT, STORE), vital=(RATELIMIT,))
+        parts = (RATELIMIT, STORE, HOME) if settings.region else (RATELIMIT, STORE)
+        self.health = Health(parts, vital=(RATELIMIT,))
         self.store = open_store(store, settings, rules)
         self.quotas: WorkerQuotas | None = None
         if settings.ledger:
@@ -194,10 +195,11 @@ class Worker:
     # While it runs ------------------------------------------------------------------------
 
     def _on_store_event(self, event: Event) -> None:
+        part = HOME if event.store in names_of_home(self.store) else STORE
         if isinstance(event, StoreDown):
-            self.health.set(STORE, False, event.reason)
+            self.health.set(part, False, event.reason)
         elif isinstance(event, StoreUp):
-            self.health.set(STORE, True)
+            self.health.set(part, True)
 
     async def apply(self, command: Command) -> Answer:
         """Execute a command of the admin API or the supervisor."""

@@ -16,6 +16,7 @@ WHOLE = ""
 RATELIMIT = "ratelimit"  # the name that Envoy's service answers for
 STORE = "store"
 LEDGER = "ledger"
+HOME = "home"  # what the regions of a limit share, if there are several
 
 # Called with the name of the part that changed, from any thread: it must not block.
 Listener = Callable[[str], None]

@@ -11,6 +11,7 @@ row::
     SharedMemoryStore  `_mapped.pyx` over a mapped file, `layout.py`; uncompiled `_mapped_pure.py`
     RedisStore         see the docstring of ``redis/``
     LeasedStore        leases from a RedisStore, ``leased/``
+    RegionStore        sites that share limits, each with a RedisStore, ``regions/``
 
 `levels.py` says which key is evicted when a store is full. May import the algorithms and the
 modules below them, never a limiter.

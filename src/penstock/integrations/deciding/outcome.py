@@ -320,4 +320,6 @@ class FromGate(Outcome):
 
 def _without_store(status: Status) -> bool:
     decision = status.decision
-    return decision is not None and decision.degraded and decision.limit.on_failure is None
+    if decision is None or not decision.degraded or decision.limit.on_failure is not None:
+        return False
+    return decision._mark < 0  # else it was decided: by a site that is cut off

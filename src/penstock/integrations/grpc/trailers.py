@@ -135,7 +135,8 @@ def _later(code: grpc.StatusCode, message: str, after: float) -> Refusal:
 
 def is_shut(decision: Decision) -> bool:
     """Refused only because the store is not available, by a limit that fails closed."""
-    return decision.degraded and decision.limit.on_failure == "closed"
+    # With another mark it was decided: by a site that is cut off.
+    return decision.degraded and decision._mark < 0 and decision.limit.on_failure == "closed"
 
 
 def _violation(name: str, decision: Decision) -> QuotaFailure.Violation:

@@ -208,6 +208,9 @@ local function vouch(p, t, row, r, vouched, total_out, out)
     local _, mark = look(p, row, out)
     finish = min(finish, time_us + floor(mark / 1000))
   end
+  if row.finish and row.burst + row.rate > 0 then
+    finish = min(finish, time_us + floor(row.finish / 1000)) -- the site's share ends then
+  end
   r.finish = vouched and max(finish, r.finish) or finish
 end
 
@@ -254,6 +257,9 @@ local function trade(p, t, row, sums, known, m)
     r, holders = nil, sums.holders
   end
   wait = math.ceil(wait / 1000)
+  if row.finish then
+    room = floor(room * p.whole / p.unit) -- as instances count, in the interval of the limit
+  end
   return pack(REPLY, granted, life, wait, room, total_out, holders, mark, finish), r
 end
 
@@ -281,6 +287,11 @@ local function answer(text, row_key, records_key)
   local value, failed = fetch(p, row, row_key)
   if value == nil then
     return failed
+  end
+  if row.finish then
+    -- A site's bucket: see regional_bucket.lua. It has the numbers of its floor and its share.
+    p.unit = p.interval
+    t = setmetatable({burst = p.most}, {__index = t})
   end
   local sums, known = read_records(records_key, name, t.ttl)
   if not sums then

@@ -135,7 +135,7 @@ class Exchange:
 
         For any thread, over a connection of its own.
         """
-        with self.store.client(timeout=_TIMEOUT) as client:
+        with self.store.counter_client(timeout=_TIMEOUT) as client:
             fields: list[Any] = [client.hgetall(place) for place in places]
             seconds, microseconds = client.time()
         return fields, seconds * SECOND + microseconds * MICROSECOND
@@ -148,7 +148,7 @@ class Exchange:
 
     def _connected(self) -> Any:
         if self._client is None:  # in a cluster, this connects
-            self._client = self.store.client(timeout=_TIMEOUT)
+            self._client = self.store.counter_client(timeout=_TIMEOUT)
         return self._client
 
     def close(self) -> None:

@@ -73,8 +73,10 @@ class Renewal:
         lease = Lease(counters, key, counters.terms, self._clock.now())
         lease.demand = demand
         lease.asking = True
-        row = _direct(counters).redis_key(key)
-        lease.places = row, keys.lease_key(self.exchange.store.prefix, row)
+        direct = _direct(counters)
+        direct.leased(key)
+        row = direct.redis_key(key)
+        lease.places = row, keys.lease_key(self.exchange.store.lease_prefix, row)
         if counters.leases.setdefault(key, lease) is lease:
             self.ask(lease)
 
@@ -227,7 +229,7 @@ class Renewal:
     def holders(self, counters: LeasedCounters, key: str) -> list[Holder]:
         """Who holds leases of a key, in all processes. Asks the server."""
         row = _direct(counters).redis_key(key)
-        return self.holders_at([keys.lease_key(self.exchange.store.prefix, row)])[0]
+        return self.holders_at([keys.lease_key(self.exchange.store.lease_prefix, row)])[0]
 
     def holders_at(self, places: Sequence[bytes]) -> list[list[Holder]]:
         """The same by where the leases of each key are kept."""

@@ -85,6 +85,9 @@ class RedisCounters(KeyedCounters):
         else:
             self._ask(verb, key, cost, mark, kept)
 
+    def leased(self, key: str) -> None:
+        """This process is about to lease the key: some counters want to know."""
+
     def reset(self, key: str) -> None:
         self._ask(RESET, key, 1)
 

@@ -47,6 +47,7 @@ class Fallback:
     def __init__(self, store: str, policy: str, share: float, max_keys: int, hooks: Hooks) -> None:
         self.policy = policy
         self.share = share
+        self.part = 1.0  # of each limit, that all processes of this site share
         self.local = MemoryStore(max_keys=max_keys)
         self._store = store
         self._hooks = hooks
@@ -130,7 +131,7 @@ class Fallback:
         counters = self._shares.get((limit, name))
         if counters is None:
             share = self.share if limit.share is None else limit.share
-            counters = self.local.counters(scaled(limit, share), name)
+            counters = self.local.counters(scaled(limit, share * self.part), name)
             self._shares[limit, name] = counters
         return counters
 

@@ -51,7 +51,7 @@ class KeyedCounters(Counters):
         self._head = keys.counter_head(prefix, limit.counted_as, None, name)
         self._started: int | None = None
         # Created now, so that a limit that Redis cannot hold fails here.
-        self._policy = policy(limit, clock.now())
+        self._policy = self.make_policy(clock.now())
 
     def redis_key(self, name: str) -> bytes:
         if self._tag is None:
@@ -59,6 +59,10 @@ class KeyedCounters(Counters):
         tag = check_key(self._tag(name))
         head = keys.counter_head(self._prefix, self.limit.counted_as, tag, self.name)
         return keys.counter_key(head, name)
+
+    def make_policy(self, now: int, started: int = 0) -> Policy:
+        """What the script has to know: see `script.policy`."""
+        return policy(self.limit, now, started)
 
     def policy_at(self, now: int) -> Policy:
         """The policy to send when the server's clock shows ``now``."""
@@ -70,7 +74,7 @@ class KeyedCounters(Counters):
         """The script asks for this when the policy's calendar does not cover the present."""
         if self._started is None:
             self._started = now  # a warm-up begins with the first hit that is sent
-        self._policy = policy(self.limit, now, self._started)
+        self._policy = self.make_policy(now, self._started)
 
 
 class KeyOperation:

@@ -23,7 +23,7 @@ from penstock.limits import CLOSED, STOCK, Limit
 
 TWINS = (
     "token_bucket", "initial_bucket", "fixed_window", "sliding_window", "sliding_log", "stock",
-    "lockout", "soft",
+    "lockout", "soft", "regional_bucket",
 )  # fmt: skip
 FILES = ("base", *TWINS, "reserve", "request", "group", "batch")
 

@@ -112,6 +112,11 @@ class RedisStore(Store):
     # Deciding ------------------------------------------------------------------------
 
     @property
+    def lease_prefix(self) -> str:
+        """The beginning of the keys of leases, beside those of the counters."""
+        return self.prefix
+
+    @property
     def clock(self) -> Clock:
         """The server's time, as seen from here."""
         return self._settings.clock
@@ -246,6 +251,10 @@ class RedisStore(Store):
         """
         client: Client = self._client(THREADS, timeout, connect_timeout)
         return client
+
+    def counter_client(self, *, timeout: Duration = "1s") -> Client:
+        """`client`, for the server that has the counters."""
+        return self.client(timeout=timeout)
 
     def client_async(
         self, *, timeout: Duration = "1s", connect_timeout: Duration | None = None
