@@ -110,7 +110,7 @@ def _push(kv: KeyValue, arguments: argparse.Namespace) -> int:
     count = counted(sum(1 for _ in all_rules(rules)), "rule")
     if current is not None and before == files:
         print(f"no change: {count}, set {current.number} is in force already")
-        return 0 if arguments.dry_run else _wait(arguments, current.number)
+        return 0 if arguments.dry_run else _wait(kv, arguments, current)
     if arguments.dry_run:
         print(f"ok: {count} in {counted(len(files), 'file')}; {summary}; nothing was changed")
         return 0
@@ -125,7 +125,7 @@ def _push(kv: KeyValue, arguments: argparse.Namespace) -> int:
         ),
     )
     print(f"set {pushed.number} is pushed: {count}; {summary}")
-    return _wait(arguments, pushed.number)
+    return _wait(kv, arguments, pushed)
 
 
 def _pull(kv: KeyValue, arguments: argparse.Namespace) -> int:
@@ -200,7 +200,7 @@ def _rollback(kv: KeyValue, arguments: argparse.Namespace) -> int:
         ),
     )
     print(f"set {pushed.number} is pushed: the files of set {info.number}")
-    return _wait(arguments, pushed.number)
+    return _wait(kv, arguments, pushed)
 
 
 # What they share ---------------------------------------------------------------------------
@@ -247,14 +247,19 @@ def _summary(before: dict[str, bytes], after: dict[str, bytes]) -> str:
     return "; ".join(parts) or "the same files"
 
 
-def _wait(arguments: argparse.Namespace, number: int) -> int:
+def _wait(kv: KeyValue, arguments: argparse.Namespace, pushed: rule_sets.RuleSetInfo) -> int:
     if not arguments.wait:
         return 0
     from penstock.running.reports import read_reports, wait_for_set
 
-    timeout = _timeout(arguments)
+    def digests() -> set[str]:
+        """Of the set, or of a later one: an instance may skip one that was replaced at once."""
+        current = run_flow(kv, rule_sets.current())
+        later = current is not None and current.number >= pushed.number
+        return {pushed.digest, current.digest} if current is not None and later else {pushed.digest}
+
     read = partial(read_reports, arguments.control)
-    progress = wait_for_set(read, number, timeout, MONOTONIC)
+    progress = wait_for_set(read, pushed.number, digests, _timeout(arguments), MONOTONIC)
     if progress.complete:
         print(f"in force in {counted(progress.in_force, 'instance')}")
         return 0

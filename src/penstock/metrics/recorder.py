@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from penstock.async_gate import AnyGate
-from penstock.clock import WALL, Clock
+from penstock.clock import SECOND, WALL, Clock
 from penstock.decision import Decision
 from penstock.events import Event, Hook
 from penstock.metrics import labels
@@ -32,13 +32,14 @@ from penstock.metrics.event_counters import EventCounters
 from penstock.metrics.families import BOUNDS, OTHER, REFUSED
 from penstock.metrics.labels import Pair
 from penstock.metrics.outcomes import RANK, outcome_in, outcome_of
+from penstock.metrics.refusals import RecentRefusals
 from penstock.metrics.rule_labels import labels_by_rule, rule_ids
 from penstock.metrics.snapshot import RefusedKey, Snapshot
 from penstock.metrics.top import CAPACITY, Top
 from penstock.metrics.top import merge as merge_tops
 from penstock.rules.deciding import verdict as reasons
 from penstock.rules.deciding.plan import Plan
-from penstock.rules.deciding.verdict import Status, Verdict
+from penstock.rules.deciding.verdict import Status, Verdict, decisive
 from penstock.rules.model import Rule, RuleSet
 
 
@@ -86,6 +87,7 @@ class Recorder:
             most_labels, lambda key: RuleCounters(OTHER, *key), RuleCounters(OTHER, OTHER, OTHER)
         )
         self._refused: Top[RefusedKey] = Top(most_keys)
+        self.refusals = RecentRefusals()
         self._event_counters = EventCounters(clock, self._look_at_rules)
         self._key_labels: dict[str, KeyLabels] = {}
         self._gate: AnyGate | None = None
@@ -160,6 +162,8 @@ class Recorder:
             at.refused += 1
         for status in verdict.statuses:
             self._count_status(domain, at, status, verdict.allowed)
+        if not verdict.allowed:
+            self._note_refusal(domain, verdict)
 
     def planned(
         self,
@@ -199,7 +203,14 @@ class Recorder:
             else:
                 by_limit = decisions[index : index + count]
                 index += count
-            refused = refused or not all(by_limit)
+            if not all(by_limit):
+                refused = True
+                limit = next(each for each in by_limit if not each.allowed)
+                pairs = plan.descriptors[number]
+                self.refusals.add(
+                    domain, rule.id, tuple(plan.descriptors), pairs, reasons.LIMIT, limit.limit,
+                    _wait(limit), self._clock.now(),
+                )  # fmt: skip
             worst = max(map(outcome_of, by_limit), key=RANK.__getitem__)
             degraded = any(each.degraded for each in by_limit)
             self._count(domain, rule, plan.descriptors[number], worst, degraded)
@@ -218,6 +229,17 @@ class Recorder:
         at.reasons[status.reason] = at.reasons.get(status.reason, 0) + 1
         if not status.allowed and not allowed:
             self._refused.add((status.reason, self._text(status.pairs)))
+
+    def _note_refusal(self, domain: str, verdict: Verdict) -> None:
+        descriptors, now = tuple(status.pairs for status in verdict.statuses), self._clock.now()
+        for status in decisive(verdict.statuses):
+            if not status.allowed:
+                decision = status.decision
+                self.refusals.add(
+                    domain, "" if status.rule is None else status.rule.id, descriptors,
+                    status.pairs, status.reason, None if decision is None else decision.limit,
+                    None if decision is None else _wait(decision), now,
+                )  # fmt: skip
 
     def _count(
         self, domain: str, rule: Rule, pairs: tuple[Pair, ...], outcome: str, degraded: bool
@@ -279,3 +301,9 @@ class Recorder:
             collect_leases(out, self._gate.store)
         collect_process(out, self._worker)
         return out
+
+
+def _wait(decision: Decision) -> int | None:
+    """Nanoseconds until the same request would be allowed; None if no waiting helps."""
+    seconds = decision.retry_after
+    return None if seconds is None else round(seconds * SECOND)

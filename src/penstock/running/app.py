@@ -160,7 +160,12 @@ class App:
         audit = AuditLog(settings.audit_log or None, sync=settings.audit_sync)
         access = Access(tokens, always=settings.admin_token_always, names=settings.admin_names)
         sources = dataclasses.replace(
-            workers.sources(), rules=plane.describe, changes=plane.changes, undo=plane.undo
+            workers.sources(),
+            rules=plane.describe,
+            changes=plane.changes,
+            undo=plane.undo,
+            notes=plane.notes,
+            instances=plane.instances,
         )
         control = SharedControl(workers, plane)
         api = AdminApi(control, access=access, audit=audit, sources=sources)
