@@ -387,7 +387,7 @@ INSIDE: dict[str, list[set[str]]] = {
         },
         {"admin_server", "changes", "listeners", "live_log", "quotas", "reload"},
         {"worker", "workers"},
-        {"control_plane", "worker_main", "worker_process"},
+        {"control_plane", "store_control", "worker_main", "worker_process"},
         {"supervisor"},
         {"app"},
     ],
@@ -419,6 +419,7 @@ INSIDE: dict[str, list[set[str]]] = {
             *("rules", "serve", "simulate", "top"),
         },
     ],
+    "cli.admin": [{"asking", "fleet"}, {"decisions", "questions"}, {"changing"}, {"verbs"}],
 }
 
 _MAP = re.compile(r"(<!-- rooms -->\n```text\n).*?(```\n<!-- end -->)", re.S)

@@ -3,14 +3,44 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import sys
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from penstock.rules.problems import nearest
 
 # A string, because argparse's class takes no [] at run time.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 FAILED = 1
 BAD_ARGUMENTS = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """Names the verb that was probably meant. Parsers of commands have this class, too."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if not isinstance(action, argparse._SubParsersAction):
+            if action.choices is not None and value not in action.choices:
+                names = list(map(str, action.choices))
+                hint = nearest(str(value), names)
+                raise argparse.ArgumentError(
+                    action, f"invalid choice: {value!r}{hint}: use one of {', '.join(names)}"
+                )
+        elif value not in action.choices:
+            names = list(action.choices)
+            what = "command" if action.dest == "command" else "verb"
+            others = ["--help", "--version"] if what == "command" else []
+            hint = nearest(value, [*names, *others])
+            self.error(f"unknown {what} {value!r}{hint}: use one of {', '.join(names)}")
+
+
+def user_name() -> str:
+    """Who makes a change, for the history."""
+    try:
+        return getpass.getuser()[:100]
+    except (OSError, KeyError):
+        return ""
 
 
 def add_merge_domains(parser: argparse.ArgumentParser) -> None:

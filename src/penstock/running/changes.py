@@ -73,7 +73,7 @@ class ChangeHistory:
             "before": shown(previous) if change.previous else None,
             "after": shown(change),
             "lasts": _lasts(change),
-            "can_undo": newest and not self._has_expired(change),
+            "can_undo": newest and not self._has_expired(change) and not _is_first_set(change),
         }
 
     def _has_expired(self, change: Change) -> bool:
@@ -97,6 +97,8 @@ class ChangeHistory:
                 return failed(
                     409, f"what change {number} set has expired: there is nothing to undo"
                 )
+            if _is_first_set(change):
+                return failed(409, f"there were no rules before change {number}: push other ones")
             previous = await self._kv.change(change.previous) if change.previous else None
             if change.previous and previous is None:
                 return failed(409, f"what change {number} replaced is no longer remembered")
@@ -127,6 +129,11 @@ def _away(error: StoreError) -> Answer:
 
 def _is_shown(change: Change) -> bool:
     return change.key == rule_sets.CURRENT or switch_entries.is_switch(change.key)
+
+
+def _is_first_set(change: Change) -> bool:
+    """The rules that it put in force stay in force, as there are no others."""
+    return change.key == rule_sets.CURRENT and not change.previous
 
 
 def _lasts(change: Change) -> float | None:
