@@ -367,6 +367,7 @@ INSIDE: dict[str, list[set[str]]] = {
     "running": [
         {
             "channel",
+            "collector",
             "event_loop",
             "masks",
             "reports",

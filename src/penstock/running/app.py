@@ -31,7 +31,7 @@ from penstock.metrics import Hashed, Statsd, Webhook
 from penstock.rules.model import RuleSet
 from penstock.rules.reading.watch import Watcher
 from penstock.rules.walk import all_rules
-from penstock.running import logs, stores
+from penstock.running import collector, logs, stores
 from penstock.running.admin_server import AdminServer
 from penstock.running.certificates import Certificates, certificate_files, open_certificate
 from penstock.running.control_plane import ControlPlane, SharedControl
@@ -82,7 +82,8 @@ class App:
     async def run(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             self._catch_signals()
-            await self._start(stack)
+            with collector.paused():
+                await self._start(stack)
             self.ready.set()
             await self._stop.wait()
             logger.info("draining for at most %s", self.settings.drain)

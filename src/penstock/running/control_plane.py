@@ -29,6 +29,7 @@ from penstock.errors import PenstockError, StoreError
 from penstock.kv import AsyncKeyValue, Change, Entry
 from penstock.kv.cancelling import cancel
 from penstock.rules.model import RuleSet
+from penstock.running import collector
 from penstock.running.changes import ChangeHistory
 from penstock.running.reports import Reporter, read_reports
 from penstock.running.settings import Settings
@@ -94,9 +95,10 @@ class ControlPlane:
 
     async def _read(self, info: rule_sets.RuleSetInfo) -> RuleSet:
         files = await run_async(self.kv, rule_sets.fetch(info))
-        return await asyncio.to_thread(
-            rule_sets.rules_of, files, merge_domains=self._settings.merge_domains
-        )
+        with collector.paused():
+            return await asyncio.to_thread(
+                rule_sets.rules_of, files, merge_domains=self._settings.merge_domains
+            )
 
     async def start(self, workers: Workers) -> None:
         """Put the switches of the store in force, then follow it."""

@@ -20,6 +20,7 @@ from penstock.metrics.labels import plain
 from penstock.rules.deciding.compiled import Prepared
 from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.model import RuleSet
+from penstock.running import collector
 from penstock.running.access_log import observer_for
 from penstock.running.certificates import Certificates, open_certificate
 from penstock.running.event_loop import start_server
@@ -231,7 +232,8 @@ class Worker:
     async def prepare_rules(self, rules: RuleSet) -> Answer:
         """Compile them, in a thread because large ones take a while; `swap` comes next."""
         try:
-            self._prepared = await asyncio.to_thread(self.gate.prepare, rules)
+            with collector.paused():
+                self._prepared = await asyncio.to_thread(self.gate.prepare, rules)
         except RulesError as error:
             return failed(422, str(error))
         except Exception as error:
@@ -243,7 +245,8 @@ class Worker:
         prepared, self._prepared = self._prepared, None
         if prepared is None:
             return failed(409, "no rules were prepared")
-        await asyncio.to_thread(self.gate.swap, prepared)
+        with collector.paused():
+            await asyncio.to_thread(self.gate.swap, prepared)
         return done()
 
     async def drain(self, seconds: float) -> None:
