@@ -90,6 +90,7 @@ soak: .make/penstock .make/packages
 	PENSTOCK_KILLS=1000 $(BIN)/pytest -q --timeout 0 -s tests/concurrency/test_slot_processes.py
 	PENSTOCK_LEASE_SECONDS=600 $(BIN)/pytest -q --timeout 0 tests/stores/leased/test_lease_faults.py -k "four or never"
 	PENSTOCK_LEDGER_KILLS=200 $(BIN)/pytest -q --timeout 0 tests/quota/test_kills.py
+	PENSTOCK_OUTAGE=30 $(BIN)/pytest -q --timeout 0 tests/running/e2e/test_fleet_under_load.py
 	$(BIN)/python tests/running/soak.py --minutes 30
 	PENSTOCK_ROUNDS=1000 $(BIN)/pytest -q --timeout 0 -s tests/concurrency/test_slot_chaos.py
 

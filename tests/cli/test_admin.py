@@ -202,7 +202,7 @@ def test_switches_and_changes_say_how_long_who_and_how_to_undo(run: Run) -> None
     number = last(run)["number"]
     out = run("changes")
     assert re.search(rf"{number} .* override/user=7 +- +6/hour for 1h +undo {number} +ticket", out)
-    assert f"change {number} is taken back: 6/hour is -" in run("undo", str(number))
+    assert f"change {number} is taken back: 6/hour is removed" in run("undo", str(number))
     assert re.search(rf"^{number} .* 6/hour for 1h +- +ticket 7$", run("changes"), re.M)
     assert "changed again since" in run("undo", str(number), code=1)
 

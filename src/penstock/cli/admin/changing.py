@@ -71,9 +71,9 @@ def remove_entry(asked: Asked, arguments: argparse.Namespace) -> int:
 
 def undo(asked: Asked, arguments: argparse.Namespace) -> int:
     answer = asked.post("/v1/undo", number=arguments.number, why=arguments.why)
-    now = answer["after"]
-    text = f"change {arguments.number} is taken back: {answer['before'] or '-'} is {now or '-'}"
-    return asked.show(answer, lambda: [text])
+    before, after = answer["before"], answer["after"]
+    now = f"{before} is removed" if after is None else f"{after} is there again"
+    return asked.show(answer, lambda: [f"change {arguments.number} is taken back: {now}"])
 
 
 def reset(asked: Asked, arguments: argparse.Namespace) -> int:
