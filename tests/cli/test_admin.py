@@ -101,7 +101,7 @@ def last(run: Run) -> dict[str, Any]:
 
 VERBS = [
     *("who user=1", "limits", "health", "instances", "switches", "changes", "top -n 3", "version"),
-    *("store", "quotas", "log-level", "log-level info", "get /rlconfig", "get /metrics"),
+    *("store", "leases", "quotas", "log-level", "log-level info", "get /rlconfig", "get /metrics"),
     *("get /stats", "get /", "get /openapi.json", "get /healthcheck"),
     *("override set user=1 x2 --for 1h", "override list", "override undo user=1"),
     *("switch api/user shadow --for 1h", "switch api/user on", "switch all off --for 1h"),

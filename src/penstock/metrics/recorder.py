@@ -33,7 +33,7 @@ from penstock.metrics.families import BOUNDS, OTHER, REFUSED
 from penstock.metrics.labels import Pair
 from penstock.metrics.outcomes import RANK, outcome_in, outcome_of
 from penstock.metrics.refusals import RecentRefusals
-from penstock.metrics.rule_labels import labels_by_rule, rule_ids
+from penstock.metrics.rule_labels import RuleLimits, labels_by_rule, rule_ids
 from penstock.metrics.snapshot import RefusedKey, Snapshot
 from penstock.metrics.top import CAPACITY, Top
 from penstock.metrics.top import merge as merge_tops
@@ -92,6 +92,7 @@ class Recorder:
         self._key_labels: dict[str, KeyLabels] = {}
         self._gate: AnyGate | None = None
         self._seen: RuleSet | None = None
+        self._limits = RuleLimits()
         self._sources: list[EventSource] = []
 
     # Event sources --------------------------------------------------------------------
@@ -135,6 +136,7 @@ class Recorder:
             return
         self._seen = rules
         self._key_labels = labels_by_rule(rules)
+        self._limits = RuleLimits.of(rules, self._most_labels)
         ids = dict(rule_ids(rules))
         self._rules.keep(ids.__contains__)
         self._details.keep(lambda key: key[0] in ids)
@@ -294,7 +296,7 @@ class Recorder:
         ):
             out.set("penstock_folded_total", (family,), folded)
         if self._seen is not None:
-            collect_limits(out, self._seen, self._most_labels)
+            collect_limits(out, self._limits)
         self._event_counters.collect(out)
         if self._gate is not None:
             collect_store(out, self._gate.store)

@@ -56,6 +56,7 @@ def _add_questions(verbs: Any) -> None:
     for name, path, help in (
         ("version", "/v1/version", "version, wire, store and uptime"),
         ("store", "/v1/store", "the store, and what its leases have done"),
+        ("leases", "/v1/leases", "who holds how much of leased keys"),
     ):
         _verb(verbs, name, questions.facts, help).set_defaults(path=path)
     quotas = _verb(verbs, "quotas", questions.facts, "quotas that Envoys were assigned (RLQS)")
