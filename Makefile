@@ -97,6 +97,7 @@ soak: .make/penstock .make/packages
 	PENSTOCK_REGION_SECONDS=300 $(BIN)/pytest -q --timeout 0 -s tests/stores/regions/test_cuts.py
 	PENSTOCK_LEDGER_KILLS=200 $(BIN)/pytest -q --timeout 0 tests/quota/test_kills.py
 	PENSTOCK_SERVICE_KILLS=200 $(BIN)/pytest -q --timeout 0 tests/quota/test_service_kills.py
+	PENSTOCK_OUTAGE=30 $(BIN)/pytest -q --timeout 0 tests/running/e2e/test_fleet_under_load.py
 	$(BIN)/python tests/running/soak.py --minutes 30
 	PENSTOCK_ROUNDS=1000 $(BIN)/pytest -q --timeout 0 -s tests/concurrency/test_slot_chaos.py
 

@@ -283,6 +283,7 @@ INSIDE: dict[str, list[set[str]]] = {
     ],
     "metrics": [
         {"families", "flight", "labels", "top"},
+        {"refusals"},
         {"counters", "history", "outcomes", "snapshot"},
         {
             "anomaly",
@@ -386,25 +387,20 @@ INSIDE: dict[str, list[set[str]]] = {
     ],
     "admin": [
         {
-            "audit",
-            "author",
-            "counters",
-            "dumps",
-            "endpoints",
-            "errors",
-            "leases",
-            "log_level",
-            "tokens",
+            *("audit", "author", "counters", "dumps", "endpoints", "errors", "leases"),
+            *("log_level", "switch_dumps", "tokens"),
         },
         {"schemas", "sessions", "who"},
         {"access", "commands", "overview"},
         {"control", "openapi", "reading"},
+        {"queries"},
         {"handlers"},
         {"api"},
     ],
     "running": [
         {
             "channel",
+            "collector",
             "event_loop",
             "masks",
             "reports",
@@ -424,9 +420,12 @@ INSIDE: dict[str, list[set[str]]] = {
             "sockets",
             "stores",
         },
-        {"admin_server", "ledger", "listeners", "quotas", "reload"},
+        {"admin_server", "changes", "ledger", "listeners", "live_log", "quotas", "reload"},
         {"worker", "workers"},
-        {"control_plane", "history_keeper", "rule_editor", "worker_main", "worker_process"},
+        {
+            *("control_plane", "history_keeper", "rule_editor", "store_control"),
+            *("worker_main", "worker_process"),
+        },
         {"supervisor"},
         {"app"},
     ],
@@ -468,6 +467,7 @@ INSIDE: dict[str, list[set[str]]] = {
             *("rules", "serve", "simulate", "top"),
         },
     ],
+    "cli.admin": [{"asking", "fleet"}, {"decisions", "questions"}, {"changing"}, {"verbs"}],
 }
 
 _MAP = re.compile(r"(<!-- rooms -->\n```text\n).*?(```\n<!-- end -->)", re.S)

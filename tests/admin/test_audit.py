@@ -44,6 +44,8 @@ CHANGES: list[tuple[str, str, str, Any, Any, Any]] = [
     ("deny.set", "PUT", "/v1/deny", {**ENTRY, "lasts": 5}, None, {**ENTRY, "left": 5.0}),
     ("deny.clear", "DELETE", "/v1/deny?key=ip&entry=192.0.2.1", None,
      {**ENTRY, "left": 5.0}, None),
+    ("log.set", "PUT", "/v1/log", {**PAIR, "lasts": "10m"}, None, {**PAIR, "left": 600.0}),
+    ("log.clear", "DELETE", "/v1/log?key=user&value=42", None, {**PAIR, "left": 600.0}, None),
     ("log_level.set", "PUT", "/v1/log-level", {"level": "error"}, "debug", "error"),
     ("rules.reload", "POST", "/v1/rules/reload", None, {"domains": ["api"], "rules": 4},
      {"domains": ["api"], "rules": 4}),

@@ -343,10 +343,12 @@ async def test_the_kill_switch_and_back(site: Site) -> None:
         await site.gate.check({"user": "42"})
     assert not await site.gate.check({"user": "42"})
     done = await site.ask("PUT", "/v1/mode", {"mode": "off"})
-    assert done.json() == {"before": "enforce", "after": "off", "workers": 1}
+    assert done.json() == {"before": "enforce", "after": "off", "workers": 1, "in_force": "off"}
     assert await site.gate.check({"user": "42"})
     done = await site.ask("DELETE", "/v1/mode")
-    assert done.json() == {"before": "off", "after": "enforce", "workers": 1}
+    assert done.json() == {
+        "before": "off", "after": "enforce", "workers": 1, "in_force": "enforce",
+    }  # fmt: skip
     assert not await site.gate.check({"user": "42"})
 
 
@@ -355,7 +357,9 @@ async def test_the_switch_of_one_rule_or_limit(site: Site, name: str) -> None:
     await site.ask("PUT", "/v1/mode", {"mode": "shadow", "name": name})
     assert (await site.ask("GET", "/v1/switches")).json()["modes"] == {name: "shadow"}
     done = await site.ask("DELETE", f"/v1/mode?name={quote(name)}")
-    assert done.json() == {"before": "shadow", "after": None, "workers": 1}
+    assert done.json() == {
+        "before": "shadow", "after": None, "workers": 1, "in_force": "enforce",
+    }  # fmt: skip
     assert site.gate.switches.calm
 
 
@@ -402,19 +406,59 @@ async def test_lists(site: Site, which: str) -> None:
 
 
 async def test_switches_shows_all(site: Site) -> None:
-    await site.ask("PUT", "/v1/mode", {"mode": "shadow"})
-    await site.ask("PUT", "/v1/mode", {"mode": "off", "name": "api/user"})
+    await site.ask("PUT", "/v1/mode", {"mode": "shadow", "lasts": "10m"})
+    await site.ask("PUT", "/v1/mode", {"mode": "off", "name": "api/user", "lasts": "2m"})
+    await site.ask("PUT", "/v1/mode", {"mode": "off", "name": "api/batch"})
     await site.ask("PUT", "/v1/overrides", {"key": "user", "value": "1", "factor": 2})
+    await site.ask("PUT", "/v1/log", {"key": "user", "value": "1"})
     await site.ask("PUT", "/v1/allow", {"key": "ip", "entry": "a", "lasts": "1h"})
     await site.ask("PUT", "/v1/deny", {"key": "ip", "entry": "b"})
     site.clock.advance(60)
     assert (await site.ask("GET", "/v1/switches")).json() == {
         "mode": "shadow",
-        "modes": {"api/user": "off"},
+        "mode_left": 540.0,
+        "modes": {"api/user": "off", "api/batch": "off"},
+        "modes_left": {"api/user": 60.0, "api/batch": None},
+        "notes": {},
         "overrides": [{"key": "user", "value": "1", "factor": 2, "limit": None, "left": None}],
         "allow": [{"key": "ip", "entry": "a", "left": 3540.0}],
         "deny": [{"key": "ip", "entry": "b", "left": None}],
+        "logged": [{"key": "user", "value": "1", "left": 540.0}],
     }
+
+
+async def test_a_switch_does_not_lift_the_shadow_mode_of_a_file(site: Site) -> None:
+    site.gate.replace(
+        "domain: api\ndescriptors: [{key: user, limits: 5/hour, shadow_mode: true}]\n"
+    )
+    on = await site.ask("PUT", "/v1/mode", {"mode": "enforce", "name": "api/user", "lasts": "1h"})
+    assert on.status_code == 409
+    assert "api/user is in shadow mode by its file" in on.json()["error"]
+    on = await site.ask("DELETE", "/v1/mode?name=api/user")
+    assert on.status_code == 404
+    assert "shadow mode by its file" in on.json()["error"]
+    await site.ask("PUT", "/v1/mode", {"mode": "off", "name": "api/user"})
+    on = await site.ask("DELETE", "/v1/mode?name=api/user&why=done")
+    assert (on.status_code, on.json()["in_force"]) == (200, "shadow")
+
+
+async def test_decisions_are_logged_for_a_while_only(site: Site) -> None:
+    body = {"key": "user", "value": "42"}
+    assert (await site.ask("PUT", "/v1/log", body)).json()["after"] == {**body, "left": 600.0}
+    assert site.gate.switches.calm, "decisions cost what they did"
+    assert (await site.ask("GET", "/v1/log")).json() == {
+        "logged": [{**body, "left": 600.0}], "left_out": 0, "decisions": [],
+    }  # fmt: skip
+    long = await site.ask("PUT", "/v1/log", {**body, "lasts": "25h"})
+    assert (long.status_code, "at most 24h" in long.json()["error"]) == (400, True)
+    typo = await site.ask("PUT", "/v1/log", {"key": "usr", "value": "1"})
+    assert (typo.status_code, "did you mean 'user'" in typo.json()["error"]) == (400, True)
+    site.clock.advance(601)
+    assert (await site.ask("GET", "/v1/log")).json()["logged"] == []
+    for n in range(handlers.MOST_LOGGED):
+        assert (await site.ask("PUT", "/v1/log", {**body, "value": str(n)})).status_code == 200
+    most = await site.ask("PUT", "/v1/log", body)
+    assert (most.status_code, "the maximum is 20" in most.json()["error"]) == (409, True)
 
 
 async def test_there_are_at_most_so_many(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -506,6 +550,18 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/v1/rules/try", {}, 400, "needs 'files'"),
     ("GET", "/v1/top?n=x", None, 400, "n must be a whole number, not 'x'"),
     ("GET", "/v1/who?key=user", None, 400, "the parameter value is missing"),
+    (
+        "GET",
+        "/v1/who?key=usr&value=1",
+        None,
+        400,
+        "no rule has the key 'usr' (did you mean 'user'?)",
+    ),
+    ("GET", "/v1/who?key=user&value=1&others=x", None, 400, "a descriptor is key=value"),
+    ("GET", "/v1/log?after=0", None, 400, "after is worker:number,worker:number, not '0'"),
+    ("GET", "/v1/log?after=0:x", None, 400, "after must be a whole number"),
+    ("PUT", "/v1/log", {"key": "user"}, 400, "needs 'value'"),
+    ("DELETE", "/v1/log?key=user&value=1", None, 404, "nothing to remove"),
     ("GET", "/v1/changes?limit=0", None, 400, "limit must be from 1 to 1000, not 0"),
     ("GET", "/v1/changes", None, 501, "without this feature"),
     ("POST", "/v1/undo", {}, 400, "needs 'number'"),

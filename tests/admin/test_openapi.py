@@ -15,6 +15,7 @@ from admin.test_endpoints import BAD
 from penstock.admin.endpoints import ENDPOINTS, TEXT, Endpoint
 from penstock.admin.handlers import Handlers
 from penstock.admin.openapi import document
+from penstock.admin.queries import Queries
 from penstock.admin.schemas import SCHEMAS
 
 DOCUMENT = document()
@@ -58,7 +59,7 @@ def test_every_schema_is_one_and_is_used(name: str) -> None:
 
 
 def test_every_endpoint_has_a_handler_and_every_handler_an_endpoint() -> None:
-    own = {name for name in vars(Handlers) if not name.startswith("_")}
+    own = {name for each in (Queries, Handlers) for name in vars(each) if not name.startswith("_")}
     own |= {"session", "log_in", "log_out"}  # AdminApi answers these itself
     assert own == {each.does for each in ENDPOINTS}
     assert len({each.does for each in ENDPOINTS}) == len(ENDPOINTS)

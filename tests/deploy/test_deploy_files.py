@@ -276,6 +276,9 @@ def test_the_settings_in_the_cluster_are_what_the_pod_has(
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
     assert settings.rules == (mounts["rules"],)
     assert settings.admin_token_file == f"{mounts['admin']}/token"
+    # What is changed at one pod reaches the others, and its cache is on a disk that can be written.
+    assert settings.control == settings.store
+    assert settings.control_cache.startswith(f"{mounts['state']}/")
     assert settings.share == 1 / cluster["Deployment", "penstock"]["spec"]["replicas"]
     assert pod["terminationGracePeriodSeconds"] > settings.drain_seconds + 5
 

@@ -117,8 +117,8 @@ def test_options_that_do_not_fit(tmp_path: Path) -> None:
 async def test_200_watchers_are_told_within_100_ms(redis_url: str, prefix: str) -> None:
     """Each with connections and a mirror of its own, all in this process.
 
-    On a busy machine the clock says little: what they need of this process and the server, in
-    seconds of CPU, must fit into 100 ms beside what the rest of the machine does.
+    By the clock, from before the write until the last of them has the value. A busy machine gets
+    more attempts: one that succeeds shows that the code is quick enough.
     """
     watchers = [AsyncKeyValue(redis_url, namespace=prefix[-60:]) for _ in range(200)]
     seen: list[float] = []
@@ -132,20 +132,20 @@ async def test_200_watchers_are_told_within_100_ms(redis_url: str, prefix: str) 
     try:
         for kv in watchers:
             await kv.sync()
-        best = 10.0
-        for _ in range(5):
+        attempts: list[float] = []
+        while min(attempts, default=1.0) >= 0.1 and len(attempts) < 30:
             seen.clear()
             tasks = [asyncio.create_task(watch(kv)) for kv in watchers]
             await asyncio.sleep(0)
-            cpu, start = time.process_time(), time.perf_counter()
+            start = time.perf_counter()
             await watchers[0].put("k", "go")
             await asyncio.wait_for(asyncio.gather(*tasks), 20)
-            best = min(best, time.process_time() - cpu, max(seen) - start)
+            attempts.append(max(seen) - start)
+            assert len(seen) == 200
             await watchers[0].delete("k")
             for kv in watchers:
                 await kv.sync()
-        assert len(seen) == 200
-        assert best < 0.1, f"{best:.3f} s"
+        assert min(attempts) < 0.1, [f"{each * 1e3:.0f} ms" for each in attempts]
     finally:
         for kv in watchers:
             await kv.aclose()

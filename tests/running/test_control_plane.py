@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
+import redis
 
 from penstock.admin.api import AdminApi
 from penstock.admin.commands import Answer, Command, apply_command
@@ -22,6 +23,8 @@ from penstock.running.settings import Settings
 from penstock.running.workers import Workers
 from penstock.testing import FakeClock
 from penstock.wires.http.messages import HttpRequest, HttpResponse
+from stores.conftest import own_server, server_binary  # noqa: F401  # fixtures
+from stores.redis_server import Server
 
 RULES = "domain: api\ndescriptors: [{key: user, limits: 2/hour}]\n"
 
@@ -117,6 +120,67 @@ async def test_what_is_set_and_taken_back_while_it_follows(plane: ControlPlane) 
     cleared = {"do": "clear_override", "key": "user", "value": "1"}
     assert (await asyncio.wait_for(plane.change(cleared), 60))[0]["ok"]
     assert workers.gate.switches.state().overrides == {}
+
+
+@pytest.mark.realtime
+async def test_a_store_that_has_lost_its_data_does_not_make_changes_seem_done(
+    own_server: Any,  # noqa: F811
+) -> None:
+    """Its revisions begin at 1 again, far below those that are in force."""
+    server: Server = own_server()
+    workers = CountedWorkers()
+    plane = ControlPlane(Settings(control=server.url), "test")
+    try:
+        await plane.start(cast(Workers, workers))
+        for user in range(9):
+            assert (await plane.change(override(user)))[0]["ok"]
+        assert (await plane.describe())["revision"] == 9
+        with redis.Redis.from_url(server.url) as client:
+            client.flushall()
+        assert (await plane.change(override("new")))[0]["ok"]
+        assert set(workers.gate.switches.state().overrides) == {("user", "new")}
+        assert (await plane.describe())["revision"] == 1
+    finally:
+        await plane.close()
+
+
+async def test_the_mode_for_all_expires_into_the_usual_one(plane: ControlPlane) -> None:
+    """Also if it has replaced one that would have lasted."""
+    workers = CountedWorkers()
+    await plane.start(cast(Workers, workers))
+    off: Command = {"do": "mode", "mode": "off", "name": None}
+    assert (await plane.change(off))[0]["ok"]
+    assert workers.gate.switches.state().lasting_mode == "off"
+    assert (await plane.change({**off, "mode": "shadow", "lasts": "1h"}))[0]["ok"]
+    state = workers.gate.switches.state()
+    assert (state.mode, state.lasting_mode) == ("shadow", "enforce")
+    assert state.mode_ends.keys() == {None}
+
+
+async def test_who_made_a_switch_is_known_while_it_is_in_force(plane: ControlPlane) -> None:
+    await plane.start(cast(Workers, CountedWorkers()))
+    await plane.change(override("1", why="ticket 7"))
+    note = plane.notes()["override/user=1"]
+    assert (note["who"], note["why"]) == ("test", "ticket 7")
+    await plane.change({"do": "clear_override", "key": "user", "value": "1"})
+    assert plane.notes() == {}
+
+
+async def test_a_change_says_how_long_it_lasts_and_whether_it_can_be_undone(
+    plane: ControlPlane,
+) -> None:
+    await plane.start(cast(Workers, CountedWorkers()))
+    cast(FakeClock, plane._clock).set(time.time_ns())
+    await plane.change(override("1", lasts="1h"))
+    await plane.change(override("1", why="more"))
+    await plane.change(override("2", lasts="2h"))
+    rows = (await plane.changes(10))["result"]
+    assert [(row["number"], row["lasts"], row["can_undo"]) for row in rows] == [
+        (3, 7200.0, True), (2, None, True), (1, 3600.0, False),
+    ]  # fmt: skip
+    cast(FakeClock, plane._clock).set(time.time_ns() + 7201 * SECOND)
+    assert [row["can_undo"] for row in (await plane.changes(10))["result"]] == [False, True, False]
+    assert "expired" in (await plane.undo(3, ""))["error"]
 
 
 async def test_a_change_that_expires_before_it_is_heard_of_is_done(

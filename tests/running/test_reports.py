@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 pytest.importorskip("yaml")
 
 from penstock.cli import main
+from penstock.control import rule_sets
+from penstock.control.steps import run as run_flow
 from penstock.durations import SECOND
 from penstock.kv import KeyValue
 from penstock.running.reports import INSTANCES, Reports, wait_for_set
@@ -21,13 +24,20 @@ Report = Mapping[str, Any]
 
 
 def at(number: int | None, rejected: str | None = None, of: int | None = None) -> Report:
-    return {"number": number, "rejected": rejected, "rejected_number": of}
+    return {
+        "number": number,
+        "digest": f"digest {number}",
+        "rejected": rejected,
+        "rejected_digest": None if of is None else f"digest {of}",
+    }
 
 
 def wait(clock: FakeClock, *reports: Reports, number: int = 3) -> Any:
-    """Each look sees the next of ``reports``; the last one stays."""
+    """Each look sees the next of ``reports``; the last one stays. Set 4 follows set 3."""
     looks = iter(reports[:-1])
-    return wait_for_set(lambda: next(looks, reports[-1]), number, 30 * SECOND, clock)
+    digests = {f"digest {number}", "digest 4"}
+    read = partial(next, looks, reports[-1])
+    return wait_for_set(read, number, lambda: digests, 30 * SECOND, clock)
 
 
 def test_it_waits_for_the_last_instance() -> None:
@@ -68,6 +78,22 @@ def test_after_the_timeout_it_names_who_has_not() -> None:
     assert clock.now() - start == 30 * SECOND
 
 
+def test_a_set_of_a_store_that_was_lost_does_not_count() -> None:
+    """The store was emptied, and set 1 pushed anew. The instances still have set 7 of before."""
+    clock = FakeClock()
+    progress = wait(clock, {"a": at(7)}, {"a": at(7), "b": at(1)}, number=1)
+    assert not progress.complete
+    assert progress.waiting == {"a": "still at set 7, of before the store was lost"}
+    rejected = at(7, "set 7 of the store: no", 7)
+    assert not wait(clock, {"a": rejected}, number=1).rejected
+    assert wait(clock, {"a": at(7)}, {"a": at(1)}, number=1).complete
+
+
+def test_the_same_files_as_before_count_only_as_the_new_set() -> None:
+    same = {**at(1), "digest": "digest 3"}
+    assert wait(FakeClock(), {"a": same}).waiting == {"a": "still at set 1"}
+
+
 def test_without_instances_it_is_not_in_force() -> None:
     clock = FakeClock()
     start = clock.now()
@@ -87,8 +113,11 @@ def push(tmp_path: Path) -> Any:
     reports = f"file:{tmp_path / 'control.db'}{INSTANCES}"
 
     def run(*words: str, **instances: Report) -> int:
-        with KeyValue(reports) as kv:
+        with KeyValue(reports) as kv, KeyValue(control) as pushed:
+            current = run_flow(pushed, rule_sets.current())
             for name, report in instances.items():
+                if current is not None and report["number"] == current.number:
+                    report = {**report, "digest": current.digest}
                 kv.put(name, json.dumps(report))
         return main(["rules", "push", str(rules), "--to", control, *words])
 

@@ -8,17 +8,23 @@
     {"do": "clear_override", "key": "user", "value": "42"}
     {"do": "list", "which": "deny", "key": "ip", "entry": "192.0.2.0/24", "lasts": null}
     {"do": "clear_list", "which": "deny", "key": "ip", "entry": "192.0.2.0/24"}
+    {"do": "log", "key": "user", "value": "42", "lasts": "10m"}
+    {"do": "clear_log", "key": "user", "value": "42"}
     {"do": "batch", "commands": [...]}                          many of the above, at once
     {"do": "reload"}
     {"do": "log_level", "level": "debug"}
     {"do": "quotas"}  {"do": "leases"}
+    {"do": "refusals", "key": "user", "value": "42"}            what a worker refused last
+    {"do": "decisions", "after": {"0": 17}}                     what a worker logged
 
 These run in every process. The following run in any one, as all have the same rules and
 counters::
 
     {"do": "rules"}  {"do": "summary"}  {"do": "switches"}  {"do": "level"}
-    {"do": "knows", "name": "api/user"}  {"do": "names"}
-    {"do": "who", "key": "user", "value": "42"}
+    {"do": "modes_of", "name": "api/user"}  {"do": "names"}
+    {"do": "switched", "do_what": "override", "key": "user", "value": "42"}
+    {"do": "check_override" | "check_list" | "check_key", ...}  errors name what was meant
+    {"do": "who", "key": "user", "value": "42", "others": [["path", "/a"]], "refusals": [...]}
     {"do": "counters" | "reset" | "refund", "domain": null, "descriptors": [[["user", "42"]]],
      "limit": null, "hits": 1}
 
@@ -29,11 +35,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable
 from typing import Any
 
-from penstock.admin import counters, dumps, leases, log_level, who
+from penstock.admin import counters, dumps, leases, log_level, switch_dumps, who
 from penstock.admin.errors import RequestRejected
 from penstock.async_gate import AnyGate
 from penstock.clock import WALL
@@ -43,13 +49,16 @@ from penstock.limits import as_limit
 from penstock.rules.aliases import names_of
 from penstock.rules.deciding.overrides import check_override
 from penstock.rules.deciding.switches import Override, Switches
-from penstock.rules.model import ENFORCE
+from penstock.rules.model import ENFORCE, SHADOW
 from penstock.rules.problems import nearest
 from penstock.rules.walk import all_rules, limits_of, steps_of
 
 Command = dict[str, Any]
 Answer = dict[str, Any]
-SWITCHES = ("mode", "clear_mode", "override", "clear_override", "list", "clear_list")
+SWITCHES = (
+    *("mode", "clear_mode", "override", "clear_override", "list", "clear_list"),
+    *("log", "clear_log"),
+)
 
 logger = logging.getLogger("penstock.admin")
 
@@ -99,7 +108,7 @@ def commands_of(gate: AnyGate) -> list[Command]:
     if None in state.mode_ends:
         modes.append((None, state.mode))
     for name, mode in modes:
-        lasts = _lasts(state.mode_ends.get(name, dumps.EVER), now)
+        lasts = _lasts(state.mode_ends.get(name, switch_dumps.EVER), now)
         commands.append({"do": "mode", "mode": mode, "name": name, "lasts": lasts})
     for (key, value), override in state.overrides.items():
         limit = None if override.limit is None else str(override.limit)
@@ -114,6 +123,9 @@ def commands_of(gate: AnyGate) -> list[Command]:
                     {"do": "list", "which": which, "key": key, "entry": entry,
                      "lasts": _lasts(until, now)}
                 )  # fmt: skip
+    for (key, value), until in state.logged.items():
+        lasts = _lasts(until, now)
+        commands.append({"do": "log", "key": key, "value": value, "lasts": lasts})
     return commands
 
 
@@ -128,7 +140,7 @@ def apply_switches(gate: AnyGate, commands: list[Command]) -> None:
 
 
 def _lasts(until: int, now: int) -> str | None:
-    return None if until >= dumps.EVER else f"{max(1, until - now)}ns"
+    return None if until >= switch_dumps.EVER else f"{max(1, until - now)}ns"
 
 
 async def _reload(gate: AnyGate, command: Command) -> None:
@@ -141,27 +153,24 @@ def _summary(gate: AnyGate, command: Command) -> dict[str, Any]:
     return {"domains": sorted(gate.rules.domains), "rules": sum(1 for _ in all_rules(gate.rules))}
 
 
-def _knows(gate: AnyGate, command: Command) -> bool:
-    """Whether there is a rule or limit with this name."""
-    name = command["name"]
-    return any(
-        name in (rule.id, rule.name)
-        or (rule.meter is not None and rule.meter.name == name)
-        or any(each.name == name for _, limits in limits_of(rule) for each in limits)
-        for rule in all_rules(gate.rules)
-    )
+def _modes_of(gate: AnyGate, command: Command) -> dict[str, str] | None:
+    """The modes of a rule or limit, by its ``file`` and in ``force``; None if there is none."""
+    name, state = command["name"], gate.switches.state()
+    for rule in all_rules(gate.rules):
+        if name in (rule.id, rule.name):
+            return {"file": SHADOW if rule.shadow else ENFORCE, "force": dumps.mode_of(rule, state)}
+        meter = rule.meter is not None and rule.meter.name == name
+        if meter or any(each.name == name for _, limits in limits_of(rule) for each in limits):
+            return {"file": ENFORCE, "force": state.modes.get(name, ENFORCE)}
+    return None
 
 
 def _check_override(gate: AnyGate, command: Command) -> None:
     """Raise an error if an override would not work, or would apply to nothing."""
-    keys = _keys(gate)
     key = command["key"]
-    if keys and key not in keys:
-        hint = nearest(key, keys)
-        known = "" if hint else f": the keys are {', '.join(sorted(keys)[:20])}"
-        raise ValueError(f"no rule has the key {key!r:.100}{hint}{known}")
+    _check_known(key, _keys(gate))
     factor, limit = command.get("factor"), command.get("limit")
-    override = Override(factor, None if limit is None else as_limit(limit), dumps.EVER)
+    override = Override(factor, None if limit is None else as_limit(limit), switch_dumps.EVER)
     check_override(gate.rules, (key, command["value"]), override, gate.try_limit)
 
 
@@ -171,12 +180,31 @@ def _check_list(gate: AnyGate, command: Command) -> None:
     Lists apply to every descriptor, also where no rule has the key: a key that resembles none is
     accepted.
     """
-    domains = gate.rules.domains.values()
-    listed = {key for domain in domains for lists in (domain.allow, domain.deny) for key in lists}
-    keys = _keys(gate) | listed
+    keys = _keys(gate) | _listed(gate)
     hint = "" if command["key"] in keys else nearest(command["key"], keys)
     if hint:
         raise ValueError(f"no rule has the key {command['key']!r:.100}{hint}")
+
+
+def _check_key(gate: AnyGate, command: Command) -> None:
+    """Raise an error if no rule and no list has the key."""
+    _check_known(command["key"], _keys(gate) | _listed(gate))
+
+
+def _check_known(key: str, keys: set[str]) -> None:
+    if keys and key not in keys:
+        hint = nearest(key, keys)
+        known = "" if hint else f": the keys are {', '.join(sorted(keys)[:20])}"
+        raise ValueError(f"no rule has the key {key!r:.100}{hint}{known}")
+
+
+def _listed(gate: AnyGate) -> set[str]:
+    """The keys of allow and deny lists, of the rules and of operators."""
+    state = gate.switches.state()
+    lists: list[Iterable[str]] = [state.allow, state.deny]
+    for domain in gate.rules.domains.values():
+        lists += [domain.allow, domain.deny]
+    return {key for each in lists for key in each}
 
 
 def _keys(gate: AnyGate) -> set[str]:
@@ -212,12 +240,17 @@ VERBS: dict[str, Callable[[AnyGate, Command], Any | Awaitable[Any]]] = {
     "log_level": lambda gate, command: log_level.set_level(command["level"]),
     "level": lambda gate, command: log_level.get_level(),
     "summary": _summary,
-    "knows": _knows,
+    "modes_of": _modes_of,
+    "switched": switch_dumps.one,
+    "refusals": lambda gate, command: [],
+    "decisions": lambda gate, command: {"rows": [], "left_out": 0},
     "names": lambda gate, command: [rule.id for rule in all_rules(gate.rules)][:1000],
     "check_override": _check_override,
     "check_list": _check_list,
+    "check_log": _check_list,
+    "check_key": _check_key,
     "rules": lambda gate, command: dumps.rules(gate),
-    "switches": lambda gate, command: dumps.switches(gate),
+    "switches": lambda gate, command: switch_dumps.switches(gate),
     "who": who.who,
     "counters": counters.look,
     "reset": counters.reset,

@@ -1,4 +1,4 @@
-"""Rules and switches as JSON; and ``/rlconfig`` and ``/stats``, as Envoy's service prints them."""
+"""Rules as JSON; and ``/rlconfig`` and ``/stats``, as Envoy's service prints them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from penstock.limits import Limit
 from penstock.metrics import families
 from penstock.metrics.snapshot import Snapshot
 from penstock.rules.deciding.overrides import touched_by
-from penstock.rules.deciding.switches import _EVER, State
+from penstock.rules.deciding.switches import State
 from penstock.rules.model import ENFORCE, OFF, SHADOW, Period, Rule, RuleLimit
 from penstock.rules.walk import limits_of, rules_of
 
-EVER = _EVER
 _UNITS = {
     SECOND: "SECOND", MINUTE: "MINUTE", HOUR: "HOUR", DAY: "DAY", WEEK: "WEEK", MONTH: "MONTH",
     YEAR: "YEAR",
@@ -187,35 +186,6 @@ def _plain(limit: Limit) -> bool:
     return unit is not None and str(
         Limit(limit.amount, unit.lower(), algorithm="fixed_window")
     ) == str(limit)
-
-
-def switches(gate: AnyGate) -> dict[str, Any]:
-    """All switches, with the seconds left; null means until it is removed."""
-    state = gate.switches.state()
-    now = gate.clock.now()
-    overrides = [
-        {
-            "key": key,
-            "value": value,
-            "factor": override.factor,
-            "limit": None if override.limit is None else str(override.limit),
-            "left": _left(override.until, now),
-        }
-        for (key, value), override in state.overrides.items()
-    ]
-    lists = {
-        which: [
-            {"key": key, "entry": entry, "left": _left(until, now)}
-            for key, entries in getattr(state, which).items()
-            for entry, until in entries.items()
-        ]
-        for which in ("allow", "deny")
-    }
-    return {"mode": state.mode, "modes": dict(state.modes), "overrides": overrides, **lists}
-
-
-def _left(until: int, now: int) -> float | None:
-    return None if until >= EVER else max(0, until - now) / SECOND
 
 
 def lease_figures(snapshot: Snapshot) -> dict[str, Any] | None:

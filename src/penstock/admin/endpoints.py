@@ -42,6 +42,7 @@ _DESCRIPTOR = Query(
     many=True,
 )
 _PAIR = (Query("key", "The pair's key.", True), Query("value", "The pair's value.", True))
+_OTHERS = Query("others", "Other pairs of the request: key=value,key=value; or JSON.")
 _ENTRY = (Query("key", "The pair's key.", True), Query("entry", "A value, or a network.", True))
 _NAME = Query("name", "A rule's id or a limit's name; if omitted, the switch for all.")
 _EXPECT = Query(
@@ -50,9 +51,15 @@ _EXPECT = Query(
     " changed (409).",
     kind="integer",
 )
-_AFTER = Query("after", "Only seconds after this one, as in an earlier response.", kind="integer")
+_AFTER_SECOND = Query(
+    "after", "Only seconds after this one, as in an earlier response.", kind="integer"
+)
 _SPAN = Query("span", "15m (by second, the default) or 24h (by minute).")
+_WHY = Query("why", "The reason, for the history of changes.")
 _N = Query("n", "How many of each; 10 by default.", kind="integer")
+_AFTER = Query(
+    "after", "Only decisions after these: worker:number,worker:number, with the numbers read last."
+)
 _LIMIT = Query("limit", "Only the limit with this name.")
 
 ENDPOINTS = (
@@ -73,7 +80,7 @@ ENDPOINTS = (
     Endpoint("DELETE", "/v1/session", "log_out", "End the session of a browser.", "Nothing"),
     Endpoint("GET", "/v1/overview", "overview",
              "Every rule now and over the last 15 minutes, and all together by second.",
-             "Overview", query=(_AFTER,), statuses=(501,)),
+             "Overview", query=(_AFTER_SECOND,), statuses=(501,)),
     Endpoint("GET", "/v1/history", "history",
              "What a rule, or all together, decided: by second or by minute.", "History",
              query=(Query("rule", "Its id; if omitted, all together."), _SPAN), statuses=(501,)),
@@ -102,8 +109,12 @@ ENDPOINTS = (
     Endpoint("POST", "/v1/rules/reload", "reload",
              "Reload the rules in all workers. If they are invalid, the old ones stay in force.",
              "Reloaded", action="rules.reload", statuses=(422,)),
-    Endpoint("GET", "/v1/who", "who", "Every rule that a value touches, and where it stands.",
-             "Who", query=_PAIR),
+    Endpoint("GET", "/v1/who", "who",
+             "Every rule that a value touches: where it stands, since when it is refused, and why.",
+             "Who", query=(*_PAIR, _OTHERS)),
+    Endpoint("GET", "/v1/instances", "instances",
+             "The instances that share the control store, and the rules that each has in force.",
+             "Instances", statuses=(501, 503)),
     Endpoint("GET", "/v1/changes", "changes",
              "What was changed, the newest first: by whom, why, and what it was before.",
              "Changes", query=(Query("limit", "How many; 20 by default.", kind="integer"),),
@@ -125,23 +136,31 @@ ENDPOINTS = (
              statuses=(404, 409, 501)),
     Endpoint("DELETE", "/v1/mode", "clear_mode",
              "Return to the mode of the rules; for a rule or limit, to the switch for all.",
-             "ChangedMode", query=(_NAME, _EXPECT), action="mode.clear", statuses=(404, 409, 501)),
+             "ChangedMode", query=(_NAME, _EXPECT, _WHY), action="mode.clear",
+             statuses=(404, 409, 501)),
     Endpoint("GET", "/v1/overrides", "overrides", "Overrides in force.", "Overrides"),
     Endpoint("PUT", "/v1/overrides", "set_override",
              "Other limits for requests with a pair: a multiple of the rule's, or a new one.",
              "ChangedOverride", asks="AskOverride", action="override.set", statuses=(409, 501)),
     Endpoint("DELETE", "/v1/overrides", "clear_override", "Remove an override.", "ChangedOverride",
-             query=(*_PAIR, _EXPECT), action="override.clear", statuses=(404, 409, 501)),
+             query=(*_PAIR, _EXPECT, _WHY), action="override.clear", statuses=(404, 409, 501)),
     Endpoint("GET", "/v1/allow", "allow", "Requests that are never counted.", "Entries"),
     Endpoint("PUT", "/v1/allow", "set_allow", "Never count requests with a pair.", "ChangedEntry",
              asks="AskEntry", action="allow.set", statuses=(409, 501)),
     Endpoint("DELETE", "/v1/allow", "clear_allow", "Remove an entry.", "ChangedEntry",
-             query=(*_ENTRY, _EXPECT), action="allow.clear", statuses=(404, 409, 501)),
+             query=(*_ENTRY, _EXPECT, _WHY), action="allow.clear", statuses=(404, 409, 501)),
     Endpoint("GET", "/v1/deny", "deny", "Requests that are always refused.", "Entries"),
     Endpoint("PUT", "/v1/deny", "set_deny", "Refuse requests with a pair.", "ChangedEntry",
              asks="AskEntry", action="deny.set", statuses=(409, 501)),
     Endpoint("DELETE", "/v1/deny", "clear_deny", "Remove an entry.", "ChangedEntry",
-             query=(*_ENTRY, _EXPECT), action="deny.clear", statuses=(404, 409, 501)),
+             query=(*_ENTRY, _EXPECT, _WHY), action="deny.clear", statuses=(404, 409, 501)),
+    Endpoint("GET", "/v1/log", "log",
+             "Requests whose decisions are logged, and the last of these decisions.", "Log",
+             query=(_AFTER,)),
+    Endpoint("PUT", "/v1/log", "set_log", "Log the decisions on requests with a pair, for a while.",
+             "ChangedLog", asks="AskLog", action="log.set", statuses=(409, 501)),
+    Endpoint("DELETE", "/v1/log", "clear_log", "Stop logging them.", "ChangedLog",
+             query=(*_PAIR, _EXPECT, _WHY), action="log.clear", statuses=(404, 409, 501)),
     Endpoint("GET", "/v1/log-level", "level", "The log level.", "LogLevel"),
     Endpoint("PUT", "/v1/log-level", "set_level", "Set the log level in all workers.",
              "ChangedLevel", asks="AskLogLevel", action="log_level.set"),

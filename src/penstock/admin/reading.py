@@ -158,6 +158,17 @@ def pairs_of(descriptor: Any) -> list[list[str]]:
         raise RequestRejected(400, str(error)) from None
 
 
+def numbers_in(text: str) -> dict[str, int]:
+    """The numbers of workers in a URL: ``0:17,1:9``."""
+    numbers = {}
+    for part in filter(None, text.split(",")):
+        name, colon, number = part.rpartition(":")
+        if not colon:
+            raise RequestRejected(400, f"after is worker:number,worker:number, not {text!r:.100}")
+        numbers[name] = _whole("after", number)
+    return numbers
+
+
 def pairs_in(text: str) -> list[list[str]]:
     """The pairs of a descriptor in a URL: ``plan=free,user=42``, or JSON."""
     if text.startswith(("{", "[")):

@@ -68,11 +68,14 @@ PAIRS: Schema = {
     ],
 }
 
+# Who made it, why, and when; a service has it.
+_NOTES = {"who": TEXT, "why": TEXT, "at": NUMBER}
 _OVERRIDE = an_object(
     {"key": NAME, "value": TEXT, "factor": or_null(NUMBER), "limit": or_null(LIMIT_TEXT),
-     "left": or_null(SECONDS)}
+     "left": or_null(SECONDS)}, _NOTES
 )  # fmt: skip
-_ENTRY = an_object({"key": NAME, "entry": TEXT, "left": or_null(SECONDS)})
+_ENTRY = an_object({"key": NAME, "entry": TEXT, "left": or_null(SECONDS)}, _NOTES)
+_LOGGED = an_object({"key": NAME, "value": TEXT, "left": or_null(SECONDS)}, _NOTES)
 _RULE_LIMIT = an_object({"name": TEXT, "limit": LIMIT_TEXT, "switched": or_null(MODE)})
 _LIMITS = a_list(_RULE_LIMIT)
 _RULE = an_object(
@@ -127,8 +130,8 @@ _SERIES = an_object(
 _WORKERS = {"workers": {"type": "integer", "minimum": 1}}
 
 
-def _changed(value: Schema) -> Schema:
-    return an_object({"before": value, "after": value, **_WORKERS})
+def _changed(value: Schema, **more: Schema) -> Schema:
+    return an_object({"before": value, "after": value, **_WORKERS}, more)
 
 
 # Responses and requests, by name.
@@ -232,28 +235,44 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Who": an_object(
         {"rules": a_list(
-            an_object({"domain": TEXT, "rule": TEXT, "mode": MODE, "needs": a_list(TEXT),
-                       "limits": _COUNTED["properties"]["limits"]})
+            an_object({"domain": TEXT, "rule": or_null(TEXT), "mode": or_null(MODE),
+                       "pairs": _COUNTED["properties"]["descriptor"], "needs": a_list(TEXT),
+                       "limits": _COUNTED["properties"]["limits"], "reason": TEXT,
+                       "refused": or_null(an_object(
+                           {"since": NUMBER, "last": NUMBER, "count": WHOLE, "reason": TEXT,
+                            "limit": or_null(LIMIT_TEXT)}))})
         )}
     ),
     "Changes": an_object(
         {"changes": a_list(
             an_object({"number": WHOLE, "at": NUMBER, "who": TEXT, "why": TEXT, "what": TEXT,
-                       "before": or_null(TEXT), "after": or_null(TEXT)})
+                       "before": or_null(TEXT), "after": or_null(TEXT),
+                       "lasts": or_null(SECONDS), "can_undo": FLAG})
         )}
     ),
     "Undone": _changed(or_null(TEXT)),
     "Counters": an_object({"counters": a_list(_COUNTED)}),
     "ChangedCounters": an_object({"before": a_list(_COUNTED), "after": a_list(_COUNTED)}),
     "Switches": an_object(
-        {"mode": MODE, "modes": a_map(MODE), "overrides": a_list(_OVERRIDE),
-         "allow": a_list(_ENTRY), "deny": a_list(_ENTRY)}
+        {"mode": MODE, "mode_left": or_null(SECONDS), "modes": a_map(MODE),
+         "modes_left": a_map(or_null(SECONDS)), "overrides": a_list(_OVERRIDE),
+         "allow": a_list(_ENTRY), "deny": a_list(_ENTRY), "logged": a_list(_LOGGED)},
+        {"notes": a_map(an_object(_NOTES))},
     ),
-    "ChangedMode": _changed(or_null(MODE)),
+    "ChangedMode": _changed(or_null(MODE), in_force=MODE),
     "Overrides": an_object({"overrides": a_list(_OVERRIDE)}),
     "ChangedOverride": _changed(or_null(_OVERRIDE)),
     "Entries": an_object({"entries": a_list(_ENTRY)}),
     "ChangedEntry": _changed(or_null(_ENTRY)),
+    "Log": an_object(
+        {"logged": a_list(_LOGGED), "left_out": WHOLE, "decisions": a_list(
+            {"type": "object", "required": ["number", "worker", "at", "decision", "domain", "keys"]}
+        )}
+    ),
+    "ChangedLog": _changed(or_null(_LOGGED)),
+    "Instances": an_object({"instances": a_map(
+        {"type": "object", "required": ["number", "rejected", "revision", "workers", "since"]}
+    )}),
     "LogLevel": an_object({"level": LEVEL}),
     "ChangedLevel": _changed(LEVEL),
     "Top": {"type": "object"},
@@ -317,6 +336,9 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "AskEntry": an_object(
         {"key": NAME, "entry": TEXT}, {"lasts": LASTS, "why": WHY, "expect": EXPECT}
+    ),
+    "AskLog": an_object(
+        {"key": NAME, "value": TEXT}, {"lasts": LASTS, "why": WHY, "expect": EXPECT}
     ),
     "AskUndo": an_object({"number": {"type": "integer", "minimum": 1}}, {"why": WHY}),
     "AskLogLevel": an_object({"level": LEVEL}),

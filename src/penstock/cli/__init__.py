@@ -29,7 +29,7 @@ from penstock.cli import (
     simulate,
     top,
 )
-from penstock.cli.arguments import BAD_ARGUMENTS, CommandParser, complain, reader_may_leave
+from penstock.cli.arguments import BAD_ARGUMENTS, Parser, complain, reader_may_leave
 from penstock.rules.problems import nearest
 from penstock.rules.reading.files import ENDINGS
 
@@ -52,14 +52,12 @@ def version() -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="penstock", description="Rate limits by rules: serve, check and measure them."
     )
     parser.add_argument("--version", action="store_true", help="show the version and the core")
-    commands = parser.add_subparsers(
-        title="commands", metavar="<command>", dest="command", parser_class=CommandParser
-    )
-    parser.set_defaults(parser=parser, commands=commands.choices)
+    commands = parser.add_subparsers(title="commands", metavar="<command>", dest="command")
+    parser.set_defaults(parser=parser)
     for command in _COMMANDS:
         command.register(commands)
     for each in commands.choices.values():
@@ -71,16 +69,6 @@ def build_parser() -> argparse.ArgumentParser:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Errors name the command or the option that was probably meant."""
     parser = build_parser()
-    commands = parser.get_default("commands")
-    name = arguments[0] if arguments else "-"
-    if not name.startswith("-") and name not in commands:
-        hint = nearest(name, [*commands, "--help", "--version"])
-        parser.error(f"unknown command {name!r}{hint}: use one of {', '.join(commands)}")
-    verbs = commands[name].get_default("verbs") if name in commands else None
-    verb = arguments[1] if verbs and len(arguments) > 1 else "-"
-    if verbs and not verb.startswith("-") and verb not in verbs:
-        hint = nearest(verb, verbs)
-        commands[name].error(f"unknown verb {verb!r}{hint}: use one of {', '.join(verbs)}")
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
         options = parsed.parser._option_string_actions

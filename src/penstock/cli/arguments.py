@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import getpass
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
+
+from penstock.rules.problems import nearest
 
 # A string, because argparse's class takes no [] at run time.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -16,11 +19,12 @@ FAILED = 1
 BAD_ARGUMENTS = 2
 
 
-class CommandParser(argparse.ArgumentParser):
-    """A parser of a command: options may stand between its positional arguments.
+class Parser(argparse.ArgumentParser):
+    """Names the verb that was probably meant; options may stand between positional arguments.
 
     argparse by itself gives ``simulate new.yaml --against old.yaml access.log`` no log: where an
-    option begins, it takes "no more" for an answer to ``LOG ...``.
+    option begins, it takes "no more" for an answer to ``LOG ...``. Parsers of commands have this
+    class, too.
     """
 
     _is_mixing = False
@@ -37,6 +41,29 @@ class CommandParser(argparse.ArgumentParser):
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self._is_mixing = False
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if not isinstance(action, argparse._SubParsersAction):
+            if action.choices is not None and value not in action.choices:
+                names = list(map(str, action.choices))
+                hint = nearest(str(value), names)
+                raise argparse.ArgumentError(
+                    action, f"invalid choice: {value!r}{hint}: use one of {', '.join(names)}"
+                )
+        elif value not in action.choices:
+            names = list(action.choices)
+            what = "command" if action.dest == "command" else "verb"
+            others = ["--help", "--version"] if what == "command" else []
+            hint = nearest(value, [*names, *others])
+            self.error(f"unknown {what} {value!r}{hint}: use one of {', '.join(names)}")
+
+
+def user_name() -> str:
+    """Who makes a change, for the history."""
+    try:
+        return getpass.getuser()[:100]
+    except (OSError, KeyError):
+        return ""
 
 
 def add_merge_domains(parser: argparse.ArgumentParser) -> None:

@@ -30,8 +30,6 @@ def register(commands: Commands) -> None:
     )
     verbs = parser.add_subparsers(title="verbs", metavar="<verb>", dest="verb")
 
-    parser.set_defaults(verbs=verbs.choices)
-
     def add(
         name: str, run: Callable[[Ledger, argparse.Namespace], int], help: str
     ) -> argparse.ArgumentParser:

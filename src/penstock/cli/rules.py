@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import getpass
 import json
 import os
 import sys
@@ -13,9 +12,16 @@ from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.cli.arguments import FAILED, Commands, add_merge_domains, complain, counted
+from penstock.cli.arguments import (
+    FAILED,
+    Commands,
+    add_merge_domains,
+    complain,
+    counted,
+    user_name,
+)
 from penstock.cli.paint import Paint
 from penstock.clock import MONOTONIC
 from penstock.control import rule_sets
@@ -24,6 +30,9 @@ from penstock.durations import parse_duration
 from penstock.errors import PenstockError, RevisionConflict, RulesError
 from penstock.kv import KeyValue
 from penstock.rules.walk import all_rules
+
+if TYPE_CHECKING:
+    from penstock.running.reports import Progress
 
 CONTROL = "PENSTOCK_CONTROL"
 DIFFERENT = 1
@@ -48,9 +57,9 @@ def register(commands: Commands) -> None:
     pull.add_argument("--number", type=int, metavar="N", help="another set than the one in force")
     diff = _verb(verbs, "diff", _diff, "compare files with the rules in force")
     diff.add_argument("files", nargs="+", metavar="PATH", help="a file or a folder of YAML")
-    history = _verb(verbs, "history", _history, "the sets of rules that were pushed")
-    history.add_argument("--json", action="store_true", help="as JSON")
+    _verb(verbs, "history", _history, "the sets of rules that were pushed")
     rollback = _verb(verbs, "rollback", _rollback, "put an earlier set in force again")
+    rollback.set_defaults(dry_run=False)
     rollback.add_argument("number", type=int, metavar="N", help="its number: see history")
     _add_reason(rollback)
     _add_wait(rollback)
@@ -62,6 +71,7 @@ def _verb(verbs: Any, name: str, run: Callable[..., int], help: str) -> argparse
         "--to", "--from", "--control", dest="control", default=os.environ.get(CONTROL, ""),
         metavar="URL", help=f"the store of the fleet: a redis:// URL or file:PATH ({CONTROL})",
     )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
     parser.set_defaults(run=lambda arguments: _run(name, run, arguments), parser=parser)
     return parser
 
@@ -88,10 +98,11 @@ def _run(verb: str, run: Callable[..., int], arguments: argparse.Namespace) -> i
         with closing(KeyValue(arguments.control)) as kv:
             return run(kv, arguments)
     except RulesError as error:
-        for problem in error.problems:
-            print(f"{Paint(sys.stdout).red('error')}   {problem}")
-        print(f"{counted(len(error.problems), 'problem')}: nothing was changed")
-        return FAILED
+        problems = [str(problem) for problem in error.problems]
+        red = Paint(sys.stdout).red("error")
+        lines = [f"{red}   {problem}" for problem in problems]
+        lines.append(f"{counted(len(problems), 'problem')}: nothing was changed")
+        return _show(arguments, {"problems": problems}, lines, FAILED)
     except RevisionConflict:
         return complain(name, "somebody else has pushed meanwhile: compare, and push again", FAILED)
     except ValueError as error:
@@ -109,23 +120,22 @@ def _push(kv: KeyValue, arguments: argparse.Namespace) -> int:
     summary = _summary(before, files)
     count = counted(sum(1 for _ in all_rules(rules)), "rule")
     if current is not None and before == files:
-        print(f"no change: {count}, set {current.number} is in force already")
-        return 0 if arguments.dry_run else _wait(arguments, current.number)
+        text = f"no change: {count}, set {current.number} is in force already"
+        return _pushed(kv, arguments, current, text, changed=False)
     if arguments.dry_run:
-        print(f"ok: {count} in {counted(len(files), 'file')}; {summary}; nothing was changed")
-        return 0
+        text = f"ok: {count} in {counted(len(files), 'file')}; {summary}; nothing was changed"
+        return _show(arguments, {"changed": False, "summary": summary}, [text])
     pushed = run_flow(
         kv,
         rule_sets.push(
             files,
             summary=summary,
             expect=0 if current is None else current.revision,
-            who=arguments.who or _user(),
+            who=arguments.who or user_name(),
             why=arguments.why,
         ),
     )
-    print(f"set {pushed.number} is pushed: {count}; {summary}")
-    return _wait(arguments, pushed.number)
+    return _pushed(kv, arguments, pushed, f"set {pushed.number} is pushed: {count}; {summary}")
 
 
 def _pull(kv: KeyValue, arguments: argparse.Namespace) -> int:
@@ -137,8 +147,8 @@ def _pull(kv: KeyValue, arguments: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (folder / Path(name).name).write_bytes(data)
-    print(f"set {info.number}: {counted(len(files), 'file')} in {folder}")
-    return 0
+    text = f"set {info.number}: {counted(len(files), 'file')} in {folder}"
+    return _show(arguments, {"number": info.number, "files": sorted(files)}, [text])
 
 
 def _diff(kv: KeyValue, arguments: argparse.Namespace) -> int:
@@ -146,14 +156,19 @@ def _diff(kv: KeyValue, arguments: argparse.Namespace) -> int:
     before = {} if current is None else run_flow(kv, rule_sets.fetch(current))
     after = _read_files(arguments.files)
     paint = Paint(sys.stdout)
+    colours = {"+": paint.green, "-": paint.red}
+    lines, by_file = [], {}
     for name in sorted(before.keys() | after.keys()):
         old, new = (side.get(name, b"").decode("utf-8", "replace") for side in (before, after))
-        for line in difflib.unified_diff(
-            old.splitlines(), new.splitlines(), f"{name} (in force)", f"{name} (here)", lineterm=""
-        ):
-            colour = {"+": paint.green, "-": paint.red}.get(line[:1], str)
-            print(colour(line))
-    return 0 if before == after else DIFFERENT
+        titles = f"{name} (in force)", f"{name} (here)"
+        differences = list(
+            difflib.unified_diff(old.splitlines(), new.splitlines(), *titles, lineterm="")
+        )
+        lines += [colours.get(line[:1], str)(line) for line in differences]
+        if old != new:
+            by_file[name] = differences
+    code = 0 if before == after else DIFFERENT
+    return _show(arguments, {"different": before != after, "files": by_file}, lines, code)
 
 
 def _history(kv: KeyValue, arguments: argparse.Namespace) -> int:
@@ -170,18 +185,12 @@ def _history(kv: KeyValue, arguments: argparse.Namespace) -> int:
         }
         for info in sets
     ]
-    if arguments.json:
-        print(json.dumps(rows))
-        return 0
-    if not rows:
-        print("no rules were pushed yet")
-    for row in rows:
-        mark = "*" if row["in_force"] else " "
-        print(
-            f"{mark} {row['number']:>4}  {row['at']}  {row['who']:16.16}  {row['summary']}"
-            + (f"  ({row['why']})" if row["why"] else "")
-        )
-    return 0
+    lines = [
+        f"{'*' if row['in_force'] else ' '} {row['number']:>4}  {row['at']}  {row['who']:16.16}"
+        f"  {row['summary']}" + (f"  ({row['why']})" if row["why"] else "")
+        for row in rows
+    ]
+    return _show(arguments, rows, lines or ["no rules were pushed yet"])
 
 
 def _rollback(kv: KeyValue, arguments: argparse.Namespace) -> int:
@@ -195,12 +204,12 @@ def _rollback(kv: KeyValue, arguments: argparse.Namespace) -> int:
             files,
             summary=f"back to set {info.number}",
             expect=current.revision,
-            who=arguments.who or _user(),
+            who=arguments.who or user_name(),
             why=arguments.why,
         ),
     )
-    print(f"set {pushed.number} is pushed: the files of set {info.number}")
-    return _wait(arguments, pushed.number)
+    text = f"set {pushed.number} is pushed: the files of set {info.number}"
+    return _pushed(kv, arguments, pushed, text)
 
 
 # What they share ---------------------------------------------------------------------------
@@ -247,30 +256,58 @@ def _summary(before: dict[str, bytes], after: dict[str, bytes]) -> str:
     return "; ".join(parts) or "the same files"
 
 
-def _wait(arguments: argparse.Namespace, number: int) -> int:
-    if not arguments.wait:
-        return 0
+def _pushed(
+    kv: KeyValue,
+    arguments: argparse.Namespace,
+    pushed: rule_sets.RuleSetInfo,
+    text: str,
+    changed: bool = True,
+) -> int:
+    """Say so, and with --wait, which instances have it."""
+    answer: dict[str, Any] = {
+        "number": pushed.number, "changed": changed, "summary": pushed.summary,
+    }  # fmt: skip
+    if not arguments.wait or arguments.dry_run:
+        return _show(arguments, answer, [text])
+    if not arguments.json:
+        print(text, flush=True)  # before it waits
+    progress = _wait(kv, arguments, pushed)
+    answer["instances"] = {
+        "in_force": progress.in_force, "rejected": progress.rejected, "waiting": progress.waiting,
+    }  # fmt: skip
+    if progress.complete:
+        lines = [f"in force in {counted(progress.in_force, 'instance')}"]
+        return _show(arguments, answer, lines)
+    behind = {**progress.rejected, **progress.waiting}
+    lines = [f"{name}: {reason}" for name, reason in sorted(behind.items())]
+    if not (progress.in_force or behind):
+        lines = ["no instance has reported: is penstock serve running with this --control?"]
+    return _show(arguments, answer, lines, FAILED)
+
+
+def _wait(
+    kv: KeyValue, arguments: argparse.Namespace, pushed: rule_sets.RuleSetInfo
+) -> Progress:  # fmt: skip
     from penstock.running.reports import read_reports, wait_for_set
 
-    timeout = _timeout(arguments)
+    def digests() -> set[str]:
+        """Of the set, or of a later one: an instance may skip one that was replaced at once."""
+        current = run_flow(kv, rule_sets.current())
+        if current is None or current.number < pushed.number:
+            return {pushed.digest}
+        return {pushed.digest, current.digest}
+
     read = partial(read_reports, arguments.control)
-    progress = wait_for_set(read, number, timeout, MONOTONIC)
-    if progress.complete:
-        print(f"in force in {counted(progress.in_force, 'instance')}")
-        return 0
-    for name, reason in sorted({**progress.rejected, **progress.waiting}.items()):
-        print(f"{name}: {reason}")
-    if not (progress.in_force or progress.rejected or progress.waiting):
-        print("no instance has reported: is penstock serve running with this --control?")
-    return FAILED
+    return wait_for_set(read, pushed.number, digests, _timeout(arguments), MONOTONIC)
+
+
+def _show(arguments: argparse.Namespace, answer: Any, lines: list[str], code: int = 0) -> int:
+    if arguments.json:
+        print(json.dumps(answer))
+    elif lines:
+        print("\n".join(lines))
+    return code
 
 
 def _timeout(arguments: argparse.Namespace) -> int:
     return parse_duration(arguments.timeout, "timeout")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()[:100]
-    except (OSError, KeyError):
-        return ""

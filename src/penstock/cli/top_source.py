@@ -137,7 +137,18 @@ class AdminClient:
         """The answer; `AdminUnavailable` if the request is refused."""
         return self._get(path, method, None if body is None else json.dumps(body).encode())
 
+    def text(self, path: str) -> str:
+        """An answer that is not JSON, or JSON as it is."""
+        return self._send(path).decode("utf-8", "replace")
+
     def _get(self, path: str, method: str = "GET", body: bytes | None = None) -> Any:
+        answer = self._send(path, method, body)
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            raise AdminUnavailable(f"no answer from {self.base}: {error}") from None
+
+    def _send(self, path: str, method: str = "GET", body: bytes | None = None) -> bytes:
         request = urllib.request.Request(
             self.base + path, body, {**self._headers, **_JSON}, method=method
         )
@@ -147,11 +158,10 @@ class AdminClient:
                     body = answer.read(LONGEST)
             except urllib.error.HTTPError as error:
                 body = error.read(LONGEST)
-                if (
-                    error.code != 503 or method != "GET"
-                ):  # /v1/health has this status if something is down
+                # The only answer with this status that is no error: something is down.
+                if error.code != 503 or path != "/v1/health":
                     raise AdminUnavailable(_why(self.base, error.code, body)) from None
-            return json.loads(body)
+            return body
         except urllib.error.URLError as error:
             reason = getattr(error.reason, "strerror", None) or error.reason
             raise AdminUnavailable(

@@ -85,11 +85,13 @@ class Following:
         if change.entry is not None:
             command = switch_entries.command_of(change.entry, self._clock.now() / SECOND)
             self._in_force[change.key] = command
+            commands = switch_entries.setting_commands(command)
         elif change.key in self._in_force:
-            command = switch_entries.clearing_command(self._in_force.pop(change.key))
+            commands = [switch_entries.clearing_command(self._in_force.pop(change.key))]
         else:
             return
-        switch_entries.switch(batch, command)
+        for each in commands:
+            switch_entries.switch(batch, each)
 
     def stop(self) -> None:
         self._watch.close()

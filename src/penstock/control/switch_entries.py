@@ -17,14 +17,17 @@ from penstock.rules.deciding.switches import Changes
 Command = dict[str, Any]
 
 # What entries of switches begin with.
-PREFIXES = ("allow/", "deny/", "override/", "switch/")
+PREFIXES = ("allow/", "deny/", "log/", "override/", "switch/")
 _FIELDS = {
     "mode": ("mode", "name"),
     "override": ("key", "value", "factor", "limit"),
     "list": ("which", "key", "entry"),
+    "log": ("key", "value"),
 }
-_SETS = {"mode": "mode", "clear_mode": "mode", "override": "override",
-         "clear_override": "override", "list": "list", "clear_list": "list"}  # fmt: skip
+# What identifies the state that a command sets.
+_NAMES = {
+    "override": ("key", "value"), "list": ("which", "key", "entry"), "log": ("key", "value"),
+}  # fmt: skip
 _LONGEST = 150  # bytes
 
 
@@ -34,12 +37,12 @@ def is_switch(key: str) -> bool:
 
 def key_of(command: Command) -> str:
     """Under which the state that a command sets or clears is kept."""
-    what = _SETS[command["do"]]
+    what = str(command["do"]).removeprefix("clear_")
     if what == "mode":
         name = command.get("name")
         return "switch/all" if name is None else f"switch/rule/{_short(name)}"
-    if what == "override":
-        return f"override/{_short(command['key'])}={_short(command['value'])}"
+    if what in ("override", "log"):
+        return f"{what}/{_short(command['key'])}={_short(command['value'])}"
     return f"{command['which']}/{_short(command['key'])}={_short(command['entry'])}"
 
 
@@ -58,11 +61,22 @@ def value_of(command: Command) -> str:
 def command_of(entry: Entry, now: float) -> Command:
     """The command that puts an entry in force, for the time that it has left."""
     command = _parsed(entry)
-    if entry.expires_at is not None and command["do"] != "mode":
+    if entry.expires_at is not None:
         command["lasts"] = max(0.001, round(entry.expires_at - now, 3))
     if command["do"] == "override":
         command["held"] = True  # it was checked where it was made
     return command
+
+
+def setting_commands(command: Command, mode: str = "enforce") -> list[Command]:
+    """The command, after what it replaces is taken back; ``mode`` as for `clears`.
+
+    A mode for all that expires ends in the one that was set before it, which the entry has
+    replaced in the store.
+    """
+    if command["do"] == "mode" and command["name"] is None and command.get("lasts") is not None:
+        return [clearing_command(command, mode), command]
+    return [command]
 
 
 def clearing_command(command: Command, mode: str = "enforce") -> Command:
@@ -71,8 +85,8 @@ def clearing_command(command: Command, mode: str = "enforce") -> Command:
         if command["name"] is None:
             return {"do": "mode", "mode": mode, "name": None}
         return {"do": "clear_mode", "name": command["name"]}
-    fields = {"override": ("key", "value"), "list": ("which", "key", "entry")}[command["do"]]
-    return {"do": f"clear_{command['do']}", **{name: command[name] for name in fields}}
+    names = _NAMES[command["do"]]
+    return {"do": f"clear_{command['do']}", **{name: command[name] for name in names}}
 
 
 def switch(switches: Changes, command: Command) -> None:
@@ -88,6 +102,10 @@ def switch(switches: Changes, command: Command) -> None:
         switches.override(command["key"], command["value"], **options, held=held)
     elif do == "clear_override":
         switches.clear_override(command["key"], command["value"])
+    elif do == "log":
+        switches.log(command["key"], command["value"], command.get("lasts"))
+    elif do == "clear_log":
+        switches.clear_log(command["key"], command["value"])
     elif do == "list":
         add = switches.allow if command["which"] == "allow" else switches.deny
         add(command["key"], command["entry"], command.get("lasts"))

@@ -140,6 +140,12 @@ class AsyncWatch(AsyncIterator[Change]):
             await self._wait()
         return []
 
+    async def ready(self) -> bool:
+        """Wait for a change without taking it; False if the watch is closed."""
+        while not self._closed and not self._queue:
+            await self._wait()
+        return not self._closed
+
     def take(self) -> list[Change]:
         """What has changed since the last call, without waiting."""
         return self._queue.take_all()

@@ -14,10 +14,9 @@ from penstock.errors import StoreError
 from penstock.metrics.counters import DomainCounters, RuleCounters
 from penstock.metrics.families import ALLOWED, NEAR_LIMIT, OUTCOMES, REFUSED
 from penstock.metrics.labels import short
-from penstock.metrics.rule_labels import limit_rows, rule_ids
+from penstock.metrics.rule_labels import RuleLimits
 from penstock.metrics.snapshot import Labels, Snapshot
 from penstock.rules.deciding.verdict import UNMATCHED
-from penstock.rules.model import RuleSet
 from penstock.stores.base import Store
 
 if TYPE_CHECKING:
@@ -60,15 +59,14 @@ def _collect_outcomes(out: Snapshot, name: str, where: Labels, counters: RuleCou
             out.add(name, (*where, outcome), count)
 
 
-def collect_limits(out: Snapshot, rules: RuleSet, most: int) -> None:
-    rows = list(limit_rows(rules))
-    for domain, rule, name, units, seconds, burst in rows[:most]:
+def collect_limits(out: Snapshot, limits: RuleLimits) -> None:
+    for domain, rule, name, units, seconds, burst in limits.rows:
         where = (domain, rule, name)
         out.set("penstock_limit_units", where, units)
         out.set("penstock_limit_period_seconds", where, seconds)
         out.set("penstock_limit_burst_units", where, burst)
-    out.set("penstock_limits_not_shown", (), max(0, len(rows) - most))
-    out.set("penstock_rules", (), sum(1 for _ in rule_ids(rules)))
+    out.set("penstock_limits_not_shown", (), limits.not_shown)
+    out.set("penstock_rules", (), limits.rules)
 
 
 def collect_store(out: Snapshot, store: object) -> None:

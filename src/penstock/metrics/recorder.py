@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from penstock.async_gate import AnyGate
-from penstock.clock import WALL, Clock
+from penstock.clock import SECOND, WALL, Clock
 from penstock.decision import Decision
 from penstock.events import Event, Hook
 from penstock.metrics import labels
@@ -34,13 +34,14 @@ from penstock.metrics.families import BOUNDS, OTHER, REFUSED
 from penstock.metrics.flight import FlightRecorder
 from penstock.metrics.labels import Pair
 from penstock.metrics.outcomes import RANK, outcome_in, outcome_of
-from penstock.metrics.rule_labels import labels_by_rule, rule_ids
+from penstock.metrics.refusals import RecentRefusals
+from penstock.metrics.rule_labels import RuleLimits, labels_by_rule, rule_ids
 from penstock.metrics.snapshot import RefusedKey, Snapshot
 from penstock.metrics.top import CAPACITY, Top
 from penstock.metrics.top import merge as merge_tops
 from penstock.rules.deciding import verdict as reasons
 from penstock.rules.deciding.plan import Plan
-from penstock.rules.deciding.verdict import Status, Verdict
+from penstock.rules.deciding.verdict import Status, Verdict, decisive
 from penstock.rules.model import Rule, RuleSet
 
 
@@ -91,10 +92,12 @@ class Recorder:
             most_labels, lambda key: RuleCounters(OTHER, *key), RuleCounters(OTHER, OTHER, OTHER)
         )
         self._refused: Top[RefusedKey] = Top(most_keys)
+        self.refusals = RecentRefusals()
         self._event_counters = EventCounters(clock, self._look_at_rules)
         self._key_labels: dict[str, KeyLabels] = {}
         self._gate: AnyGate | None = None
         self._seen: RuleSet | None = None
+        self._limits = RuleLimits()
         self._sources: list[EventSource] = []
 
     # Event sources --------------------------------------------------------------------
@@ -138,6 +141,7 @@ class Recorder:
             return
         self._seen = rules
         self._key_labels = labels_by_rule(rules)
+        self._limits = RuleLimits.of(rules, self._most_labels)
         ids = dict(rule_ids(rules))
         self._rules.keep(ids.__contains__)
         self._details.keep(lambda key: key[0] in ids)
@@ -168,6 +172,8 @@ class Recorder:
         if self._flight is not None:
             pairs = [status.pairs for status in verdict.statuses]
             self._flight.decided(domain, pairs, not verdict.allowed)
+        if not verdict.allowed:
+            self._note_refusal(domain, verdict)
 
     def planned(
         self,
@@ -207,7 +213,14 @@ class Recorder:
             else:
                 by_limit = decisions[index : index + count]
                 index += count
-            refused = refused or not all(by_limit)
+            if not all(by_limit):
+                refused = True
+                limit = next(each for each in by_limit if not each.allowed)
+                pairs = plan.descriptors[number]
+                self.refusals.add(
+                    domain, rule.id, tuple(plan.descriptors), pairs, reasons.LIMIT, limit.limit,
+                    _wait(limit), self._clock.now(),
+                )  # fmt: skip
             worst = max(map(outcome_of, by_limit), key=RANK.__getitem__)
             degraded = any(each.degraded for each in by_limit)
             self._count(domain, rule, plan.descriptors[number], worst, degraded)
@@ -228,6 +241,17 @@ class Recorder:
         at.reasons[status.reason] = at.reasons.get(status.reason, 0) + 1
         if not status.allowed and not allowed:
             self._refused.add((status.reason, self._text(status.pairs)))
+
+    def _note_refusal(self, domain: str, verdict: Verdict) -> None:
+        descriptors, now = tuple(status.pairs for status in verdict.statuses), self._clock.now()
+        for status in decisive(verdict.statuses):
+            if not status.allowed:
+                decision = status.decision
+                self.refusals.add(
+                    domain, "" if status.rule is None else status.rule.id, descriptors,
+                    status.pairs, status.reason, None if decision is None else decision.limit,
+                    None if decision is None else _wait(decision), now,
+                )  # fmt: skip
 
     def _count(
         self, domain: str, rule: Rule, pairs: tuple[Pair, ...], outcome: str, degraded: bool
@@ -294,7 +318,7 @@ class Recorder:
         ):
             out.set("penstock_folded_total", (family,), folded)
         if self._seen is not None:
-            collect_limits(out, self._seen, self._most_labels)
+            collect_limits(out, self._limits)
         self._event_counters.collect(out)
         if self._gate is not None:
             collect_store(out, self._gate.store)
@@ -302,3 +326,9 @@ class Recorder:
             collect_region(out, self._gate.store)
         collect_process(out, self._worker)
         return out
+
+
+def _wait(decision: Decision) -> int | None:
+    """Nanoseconds until the same request would be allowed; None if no waiting helps."""
+    seconds = decision.retry_after
+    return None if seconds is None else round(seconds * SECOND)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 from penstock.clock import SECOND
 from penstock.metrics.counters import KeyLabels
@@ -47,6 +48,21 @@ def _paths(steps: tuple[Step, ...], before: tuple[Step, ...]) -> Iterator[tuple[
         if step.rule is not None:
             yield path
         yield from _paths(step.children, path)
+
+
+class RuleLimits(NamedTuple):
+    """The limits of rules, as far as they are shown."""
+
+    rows: tuple[LimitRow, ...] = ()
+    not_shown: int = 0
+    rules: int = 0
+
+    @classmethod
+    def of(cls, rules: RuleSet, most: int) -> RuleLimits:
+        """Takes a while for a hundred thousand rules: not between decisions."""
+        rows = list(limit_rows(rules))
+        count = sum(1 for _ in rule_ids(rules))
+        return cls(tuple(rows[:most]), max(0, len(rows) - most), count)
 
 
 def limit_rows(rules: RuleSet) -> Iterator[LimitRow]:

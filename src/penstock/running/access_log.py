@@ -61,28 +61,33 @@ class AccessLog(Observer):
             return
         if logger.isEnabledFor(logging.INFO):
             outcome = "allowed" if verdict.allowed else "refused"
-            logger.info(outcome, extra={"fields": self._fields(domain, verdict, seconds)})
+            fields = fields_of(domain, verdict, seconds, self._format_key)
+            logger.info(outcome, extra={"fields": fields})
 
-    def _fields(self, domain: str, verdict: Verdict, seconds: float) -> dict[str, Any]:
-        statuses = verdict.statuses
-        fields: dict[str, Any] = {
-            "domain": domain,
-            "keys": [self._format_key(status.pairs) for status in statuses[:MOST_KEYS]],
-            "ms": round(seconds * 1e3, 3),
-        }
-        if len(statuses) > MOST_KEYS:
-            fields["keys_left_out"] = len(statuses) - MOST_KEYS
-        if verdict.rule is not None:
-            fields["rule"] = verdict.rule.id
-        if verdict.decision is not None:
-            fields["limit"] = str(verdict.decision.limit)
-            fields["remaining"] = verdict.decision.shown_remaining()
-            if verdict.decision.degraded:
-                fields["degraded"] = True
-        if not verdict.allowed:
-            fields["retry_after"] = verdict.retry_after
-            fields["reason"] = next((s.reason for s in statuses if not s.allowed), "")
-        return fields
+
+def fields_of(
+    domain: str, verdict: Verdict, seconds: float, format_key: Callable[[Sequence[Pair]], str]
+) -> dict[str, Any]:
+    """What a line says about a decision."""
+    statuses = verdict.statuses
+    fields: dict[str, Any] = {
+        "domain": domain,
+        "keys": [format_key(status.pairs) for status in statuses[:MOST_KEYS]],
+        "ms": round(seconds * 1e3, 3),
+    }
+    if len(statuses) > MOST_KEYS:
+        fields["keys_left_out"] = len(statuses) - MOST_KEYS
+    if verdict.rule is not None:
+        fields["rule"] = verdict.rule.id
+    if verdict.decision is not None:
+        fields["limit"] = str(verdict.decision.limit)
+        fields["remaining"] = verdict.decision.shown_remaining()
+        if verdict.decision.degraded:
+            fields["degraded"] = True
+    if not verdict.allowed:
+        fields["retry_after"] = verdict.retry_after
+        fields["reason"] = next((s.reason for s in statuses if not s.allowed), "")
+    return fields
 
 
 def observer_for(settings: Settings, recorder: Recorder, salt: bytes | None) -> Observer:

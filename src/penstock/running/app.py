@@ -32,7 +32,7 @@ from penstock.page import page_file
 from penstock.rules.model import RuleSet
 from penstock.rules.reading.watch import Watcher
 from penstock.rules.walk import all_rules
-from penstock.running import logs, stores
+from penstock.running import collector, logs, stores
 from penstock.running.admin_server import AdminServer
 from penstock.running.certificates import Certificates, certificate_files, open_certificate
 from penstock.running.control_plane import ControlPlane, SharedControl
@@ -86,7 +86,8 @@ class App:
     async def run(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             self._catch_signals()
-            await self._start(stack)
+            with collector.paused():
+                await self._start(stack)
             self.ready.set()
             await self._stop.wait()
             logger.info("draining for at most %s", self.settings.drain)
@@ -170,10 +171,15 @@ class App:
         audit = AuditLog(settings.audit_log or None, sync=settings.audit_sync)
         access = Access(tokens, always=settings.admin_token_always, names=settings.admin_names)
         sources = dataclasses.replace(
-            workers.sources(), rules=plane.describe, changes=plane.changes, undo=plane.undo,
+            workers.sources(),
+            rules=plane.describe,
+            changes=plane.changes,
+            undo=plane.undo,
+            notes=plane.notes,
+            instances=plane.instances,
             history=lambda: keeper.history,
-            editor=RuleEditor(settings, workers, plane.kv, plane.reached, self._salt),
-        )  # fmt: skip
+            editor=RuleEditor(settings, workers, plane.kv, plane.is_in_force, self._salt),
+        )
         control = SharedControl(workers, plane)
         tls = open_certificate(settings, "admin")
         api = AdminApi(

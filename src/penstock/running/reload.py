@@ -18,6 +18,7 @@ from typing import Protocol
 
 from penstock.admin.commands import Answer, Command, done, failed
 from penstock.errors import RulesError
+from penstock.running import collector
 from penstock.running.rules_in_force import NewRules, Read, RulesInForce
 
 logger = logging.getLogger("penstock.server")
@@ -61,7 +62,8 @@ class Reload:
         """Read the files again, or other rules, and put them in force."""
         async with self.lock:
             try:
-                new = await asyncio.to_thread(self._rules.read_new, read)
+                with collector.paused():
+                    new = await asyncio.to_thread(self._rules.read_new, read)
             except RulesError as error:
                 problems = [str(problem) for problem in error.problems]
                 return await self._reject(failed(422, str(error), problems=problems))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,11 @@ LAST = 3600  # seconds that a trial looks back
 MOST = 300_000  # requests of a trial, the newest ones
 MEMORY = "memory:"
 
-InForce = Callable[[int], Any]
+InForce = Callable[[], Awaitable[bool]]
 
 
 class RuleEditor:
-    """``in_force(revision)`` waits until a change of the store is in force here."""
+    """``in_force()`` waits until all that the store has is in force here."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class RuleEditor:
             return failed(503, f"nothing was changed, as the control store is away: {error}")
         except PenstockError as error:
             return failed(400, str(error))
-        if not await self._in_force(info.revision):
+        if not await self._in_force():
             return failed(504, f"set {info.number} is in the store, but not in force here yet")
         more = {"workers": self._workers.count, "revision": info.revision}
         return done({"before": None, "after": changes, "more": more})

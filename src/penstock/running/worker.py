@@ -19,21 +19,25 @@ from penstock.integrations.deciding.dimension_sources import parse_dimensions
 from penstock.integrations.deciding.identity import Trust
 from penstock.metrics import Hashed, Recorder
 from penstock.metrics.flight import FlightRecorder
+from penstock.metrics.labels import plain
 from penstock.rules.deciding.compiled import Prepared
 from penstock.rules.deciding.lineage import Lineage
 from penstock.rules.model import RuleSet
+from penstock.running import collector
 from penstock.running.access_log import observer_for
 from penstock.running.certificates import Certificates, open_certificate
 from penstock.running.dead_rules import collect_dead_rules, is_for_proxies
 from penstock.running.event_loop import start_server
 from penstock.running.ledger import NO_LEDGER, WorkerQuotas
 from penstock.running.listeners import GRPCIO, NGHTTP2, Sockets, choose_wire
+from penstock.running.live_log import LiveLog
 from penstock.running.quotas import quota_service
 from penstock.running.rules_in_force import NewRules
 from penstock.running.settings import Settings, SettingsError, address_of
 from penstock.running.stores import names_of_home, open_store
 from penstock.service.health import HOME, LEDGER, RATELIMIT, STORE, WHOLE, Health
-from penstock.service.rlqs.views import collect, rows
+from penstock.service.rlqs.views import collect
+from penstock.service.rlqs.views import rows as quota_rows
 from penstock.service.service import Service
 from penstock.wires.grpc.h2.limits import Limits
 from penstock.wires.grpc.health import health_methods
@@ -97,6 +101,10 @@ class Worker:
         self._grpc: Any = None
         self._certificates = Certificates()
         self._listeners: list[asyncio.AbstractServer] = []
+        self._live_log = LiveLog(
+            name, self.gate.switches, observer, self.service.observe,
+            format_key=plain if self._hashed is None else self._hashed,
+        )  # fmt: skip
         self._draining = False
         self._prepared: Prepared | None = None
         subscribe = getattr(self.store, "subscribe", None)
@@ -218,7 +226,7 @@ class Worker:
         if verb == "counts":
             return done([f"{self.name}:{os.getpid()}", self.recorder.counts()])
         if verb == "quotas" and self.quota_service is not None:
-            return done(rows(self.quota_service))
+            return done(quota_rows(self.quota_service))
         if verb == "leases":
             return done(await leases.look(self.store, self._hashed))
         if verb == "balance":
@@ -237,7 +245,17 @@ class Worker:
         if verb == "reload_tls":
             error = self._certificates.reload()
             return done() if error is None else failed(422, error)
-        return await apply_command(self.gate, command)
+        if verb == "refusals":
+            return done(self.recorder.refusals.of(command["key"], command["value"]))
+        if verb == "decisions":
+            rows = self._live_log.rows(command["after"])
+            return done({"rows": rows, "left_out": self._live_log.left_out})
+        answer = await apply_command(self.gate, command)
+        if verb == "who" and answer["ok"] and self._hashed is not None:
+            _hide_others(answer["result"], (command["key"], command["value"]), self._hashed)
+        if verb in ("batch", "log", "clear_log"):
+            self._live_log.look()
+        return answer
 
     async def _recorded(self, command: Command) -> Answer:
         """Write what the flight recorder has to a file, and say which."""
@@ -253,7 +271,8 @@ class Worker:
     async def prepare_rules(self, rules: RuleSet) -> Answer:
         """Compile them, in a thread because large ones take a while; `swap` comes next."""
         try:
-            self._prepared = await asyncio.to_thread(self.gate.prepare, rules)
+            with collector.paused():
+                self._prepared = await asyncio.to_thread(self.gate.prepare, rules)
         except RulesError as error:
             return failed(422, str(error))
         except Exception as error:
@@ -265,7 +284,8 @@ class Worker:
         prepared, self._prepared = self._prepared, None
         if prepared is None:
             return failed(409, "no rules were prepared")
-        await asyncio.to_thread(self.gate.swap, prepared)
+        with collector.paused():
+            await asyncio.to_thread(self.gate.swap, prepared)
         return done()
 
     async def drain(self, seconds: float) -> None:
@@ -291,3 +311,12 @@ class Worker:
         if close is not None:
             await close()
         self.store.close()
+
+
+def _hide_others(rows: list[dict[str, Any]], asked: tuple[str, str], hashed: Hashed) -> None:
+    """With --hash-keys, only the value that was asked for is shown as it is."""
+    for row in rows:
+        row["pairs"] = [
+            pair if tuple(pair) == asked else [pair[0], hashed.value(pair[1])]
+            for pair in row["pairs"]
+        ]

@@ -8,6 +8,7 @@ line, and the store's URL may contain a password.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ from typing import Any
 from penstock.admin.commands import SWITCHES, done, failed
 from penstock.errors import PenstockError
 from penstock.metrics import Hashed
-from penstock.running import logs
+from penstock.running import collector, logs
 from penstock.running.channel import Channel, Message
 from penstock.running.event_loop import run
 from penstock.running.listeners import Sockets
@@ -38,11 +39,13 @@ class WorkerHost:
     async def answer(self, message: Message) -> Message:
         verb = message["do"]
         if verb == "start":
-            return await self._start(message)
+            with collector.paused():
+                return await self._start(message)
         if not self._started or self._worker is None:
             return failed(503, "not started", away=True)
         if verb == "prepare_rules":
-            rules, _ = await asyncio.to_thread(receive_rules, self._rules_from)
+            with collector.paused():
+                rules, _ = await asyncio.to_thread(receive_rules, self._rules_from)
             return await self._worker.prepare_rules(rules)
         if verb == "drain":
             await self._worker.drain(message["seconds"])
@@ -95,12 +98,13 @@ async def main(channel_fd: int, rules_fd: int) -> None:
     gone = asyncio.create_task(channel.closed.wait())
     ended = asyncio.create_task(host.ended.wait())
     await asyncio.wait([gone, ended], return_when=asyncio.FIRST_COMPLETED)
-    if host.ended.is_set():
-        await asyncio.sleep(0.05)  # so that the answer is sent
-    else:
+    if not host.ended.is_set():
         os._exit(1)  # the supervisor was killed: nothing else would stop this process
+    await asyncio.sleep(0.05)  # so that the answer is sent
     gone.cancel()
     await channel.close()
+    logging.shutdown()
+    os._exit(0)  # everything is closed: to free large rules one by one would take seconds
 
 
 if __name__ == "__main__":

@@ -92,6 +92,10 @@ class Service:
         # What to tell callers whose domain no rule has.
         self.domain_warning = UnknownDomains(gate).warning
 
+    def observe(self, observer: Observer | None) -> None:
+        """Tell another observer of decisions from now on."""
+        self._observer = observer
+
     def now(self) -> float:
         """Seconds since 1970."""
         return self._clock.now() / 1e9

@@ -202,3 +202,18 @@ def test_workers_end_with_their_supervisor(pair: Pair) -> None:
         "its workers to end",
         PATIENCE,
     )
+
+
+def test_a_worker_ends_without_freeing_its_memory_first(penstock_service: Start) -> None:
+    """To free large rules takes seconds, in which the supervisor would kill it."""
+    folder = new_folder()
+    (folder / "sitecustomize.py").write_text(
+        "import atexit, sys, time\n"
+        "if 'penstock.running.worker_main' in sys.orig_argv:\n"
+        "    atexit.register(time.sleep, 30)\n"
+    )
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    service = penstock_service(RULES, "--workers", "2", PYTHONPATH=path)
+    assert service.end() == 0
+    assert "draining" in service.log
+    assert "did not end in time" not in service.log

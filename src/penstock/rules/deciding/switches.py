@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from penstock.clock import Clock
-from penstock.durations import Duration, parse_duration
+from penstock.durations import HOUR, Duration, parse_duration
 from penstock.errors import InvalidKey
 from penstock.limit_options import MOST_UNITS, Soft
 from penstock.limits import Limit, as_limit
@@ -29,6 +29,11 @@ _EVER = 2**63 - 1
 
 # Larger than anyone needs, and small enough to multiply any amount by.
 MOST_FACTOR = 1e9
+
+# How long decisions are logged if nothing is said, and at most: a log that is forgotten would fill
+# the disk.
+LOG_LASTS = "10m"
+LONGEST_LOG = 24 * HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class State:
     overrides: Mapping[tuple[str, str], Override] = field(default_factory=dict)
     allow: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # key: entry: until
     deny: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    logged: Mapping[tuple[str, str], int] = field(default_factory=dict)  # pair: until
     next_end: int = _EVER  # when the first of them expires
     # Under every name of a key: see `aliases.py`.
     allow_lists: Mapping[str, ValueList] = field(default_factory=dict)
@@ -66,7 +72,7 @@ class State:
 
     @property
     def calm(self) -> bool:
-        """Whether nothing is switched, which is most of the time."""
+        """Whether nothing is switched that affects decisions, which is most of the time."""
         return (
             self.mode == ENFORCE
             and not self.mode_ends
@@ -90,6 +96,7 @@ class Draft:
             which: {key: dict(entries) for key, entries in lists.items()}
             for which, lists in (("allow", state.allow), ("deny", state.deny))
         }
+        self.logged = dict(state.logged)
 
     def set_mode(self, mode: str, name: str | None, until: int) -> None:
         self.mode_ends.pop(name, None)
@@ -120,7 +127,9 @@ class Draft:
             pair: override for pair, override in self.overrides.items() if override.until > now
         }
         allow, deny = (_unexpired(self.lists[which], now) for which in ("allow", "deny"))
+        logged = {pair: until for pair, until in self.logged.items() if until > now}
         ends = [*self.mode_ends.values(), *[each.until for each in overrides.values()]]
+        ends += logged.values()
         for lists in (allow, deny):
             ends += [until for entries in lists.values() for until in entries.values()]
         return State(
@@ -131,6 +140,7 @@ class Draft:
             overrides=overrides,
             allow=allow,
             deny=deny,
+            logged=logged,
             next_end=min(ends, default=_EVER),
             allow_lists=_value_lists(allow),
             deny_lists=_value_lists(deny),
@@ -215,6 +225,21 @@ class Changes(ABC):
         if which not in ("allow", "deny"):
             raise ValueError(f"the lists are allow and deny, not {which!r:.50}")
         self._change(lambda draft: _remove(draft.lists[which].get(key, {}), entry))
+
+    def log(self, key: str, value: str, lasts: Duration | None = None) -> None:
+        """Log decisions on requests with this pair, for ten minutes unless it says otherwise.
+
+        A gate itself logs nothing: `penstock serve` does.
+        """
+        pair, duration = _pair(key, value), LOG_LASTS if lasts is None else lasts
+        if parse_duration(duration, "lasts") > LONGEST_LOG:
+            raise ValueError(f"decisions are logged for at most 24h at a time, not {lasts!r:.50}")
+        until = self._until(duration)
+        self._change(lambda draft: draft.logged.update({pair: until}))
+
+    def clear_log(self, key: str, value: str) -> None:
+        pair = _pair(key, value)
+        self._change(lambda draft: _remove(draft.logged, pair))
 
     def _add(self, which: str, key: str, entry: str, lasts: Duration | None) -> None:
         _pair(key, entry)
