@@ -152,3 +152,22 @@ def test_times(module: Any, text: str, seconds: int | None) -> None:
     log_format = LogFormat("JSON", JSON, names={"t": "time_iso"})
     _, rows, *_ = read(module, log_format, json.dumps({"t": text}).encode() + b"\n")
     assert [row[0] for row in rows] == ([] if seconds is None else [seconds * 10**9])
+
+
+@pytest.mark.parametrize("module", [fast, pure])
+def test_lines_of_json_may_be_written_differently(module: Any) -> None:
+    log_format = LogFormat("JSON", JSON, names={"t": "time_s", "ip": "peer", "s": "status"})
+    lines = [
+        b'{"t":1700000000,"ip":"192.0.2.1","s":200}',
+        b'{"t": 1700000000, "ip": "192.0.2.1", "s": 200}',
+        b'{"t":1700000000 ,"ip":"192.0.2.1","s":null,"s":200}',
+        b'{"ip":"192.0.2.1","t":1700000000,"s":200}',
+        b'{"t":1700000000,"ip":["192.0.2.1"],"s":"200"}',
+        b'{"x":{"t":1},"t":1700000000,"ip":"192.0.2.1","s":200}',
+        b'{"t":1700000000,"ip":"192.0.2.1","s":200}',
+    ]
+    _, rows, *_ = read(module, log_format, b"\n".join(lines) + b"\n")
+    assert len(rows) == len(lines)
+    assert {(row[0], row[1][0], row[2][0]) for row in rows} == {
+        (1700000000 * 10**9, b"192.0.2.1", 200)
+    }

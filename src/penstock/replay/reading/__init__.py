@@ -2,10 +2,10 @@
 
 ::
 
-    files.py ── guessing.py ── scanner ── blocks.py ── ordering.py ── requests.py
+    files.py ── guessing.py ── scanner ── blocks.py ── ordering.py ── logs.py
     bytes       which format   columns    some lines   by time        Requests
 
 ``formats.py`` describes lines, ``server_formats.py`` reads the languages of nginx, Apache and
 Envoy, ``named_fields.py`` knows the names in JSON and CSV. The scanner is compiled
-(``_scanner.pyx``) and has a twin that is not. Knows no rules.
+(``_scanner.pyx``) and has a twin that is not; ``threads.py`` runs several. Knows no rules.
 """

@@ -343,9 +343,10 @@ cdef class Scanner:
                         p = q + 1
                     elif value[0] != 34 and value[0] != 123 and value[0] != 91:
                         q = plain_end(value, stop)
-                        if q == value:
-                            return 0
-                        p = q
+                        if q > value:
+                            p = q
+                        else:  # there is space before it, this time
+                            q = NULL
                     if q != NULL:
                         at += 1
                         hint = gap.after
