@@ -69,7 +69,12 @@ class Tab:
 
     def see(self, text: str) -> None:
         """Wait until it is shown."""
-        self.page.get_by_text(text).first.wait_for()
+        try:
+            self.page.get_by_text(text).first.wait_for()
+        except Exception:
+            self.picture("failed")
+            shown = self.page.inner_text("body")
+            raise AssertionError(f"{text!r} is not in {shown!r}, {self.problems}") from None
 
     def click(self, name: str, role: str = "button", exact: bool = False) -> None:
         self.page.get_by_role(role, name=name, exact=exact).first.click()

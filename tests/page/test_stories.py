@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from page.browser import Tab, chromium
-from running.e2e.running import Penstock, ask, new_folder, remove_folders
+from running.e2e.running import Penstock, ask
 from stores.redis_server import wait_until
 
 RULES = """\
@@ -40,15 +40,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def service() -> Iterator[Penstock]:
-    file = new_folder() / "rules.yaml"
+def service(tmp_path: Path) -> Iterator[Penstock]:
+    file = tmp_path / "rules.yaml"
     file.write_text(RULES)
     running = Penstock(file, "--workers", "2")
     try:
         yield running.wait()
     finally:
         running.end()
-        remove_folders()
 
 
 def spend(service: Penstock, user: str, times: int) -> list[int]:
@@ -183,7 +182,7 @@ def test_two_people_change_the_rules_and_one_is_told(browser: Any, service: Pens
 
 
 def test_logging_in_and_a_token_that_may_only_read(browser: Any, tmp_path: Path) -> None:
-    file = new_folder() / "rules.yaml"
+    file = tmp_path / "rules.yaml"
     file.write_text(RULES)
     tokens = tmp_path / "tokens"
     tokens.write_text(f"ops: {TOKEN}\nwallboard read: {READ}\n")
@@ -210,7 +209,6 @@ def test_logging_in_and_a_token_that_may_only_read(browser: Any, tmp_path: Path)
         tab.close()
     finally:
         service.end()
-        remove_folders()
 
 
 def test_it_says_so_when_the_service_does_not_answer_and_recovers(

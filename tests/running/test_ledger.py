@@ -97,7 +97,7 @@ async def test_counters_of_the_admin_api_show_quotas_and_give_back(tmp_path: Pat
     (rule,) = domain["rules"]
     assert (rule["meter"]["meter"], rule["meter"]["plan_by"]) == ("requests", "plan")
     assert "quota=requests" in rule["line"]
-    assert (await apply_command(worker.gate, {"do": "knows", "name": quota["name"]}))["result"]
+    assert (await apply_command(worker.gate, {"do": "modes_of", "name": quota["name"]}))["result"]
     await worker.drain(0)
 
 

@@ -295,7 +295,7 @@ class StoreConformance:
         limiter, clock = self.limiter("60/minute burst 3")
         several = [limiter.reserve("k", cost=2, max_delay="3s") for _ in range(4)]
         assert [bool(each) for each in several] == [True, True, True, False]
-        assert [each.delay for each in several] == [0.0, 1.0, 3.0, 0.0]
+        assert [each.delay for each in several[:3]] == [0.0, 1.0, 3.0]
         assert several[3].decision.retry_after == 2.0
         assert limiter.hit("k").retry_after == 4.0
         several[1].cancel()  # the third has been promised its time
@@ -313,7 +313,7 @@ class StoreConformance:
     def test_a_leaky_bucket_reserves_places(self) -> None:
         limiter, _ = self.limiter("60/minute leaky_bucket burst 3")
         several = [limiter.reserve("k") for _ in range(4)]
-        assert [each.delay for each in several] == [0.0, 1.0, 2.0, 0.0]
+        assert [each.delay for each in several[:3]] == [0.0, 1.0, 2.0]
         assert not several[3]
         several[1].cancel()  # the third has been promised its time
         assert not limiter.reserve("k")

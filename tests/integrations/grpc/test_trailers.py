@@ -14,7 +14,8 @@ SECOND = 10**9
 
 def refused(limit: Limit | str, retry: int, degraded: bool = False) -> Decision:
     made = limit if isinstance(limit, Limit) else Limit.parse(limit)
-    return decided(made, False, 0, 1, retry, retry, 0, False, 0, degraded)
+    mark = -1 if degraded else 0  # nothing was asked
+    return decided(made, False, 0, 1, retry, retry, 0, False, mark, degraded)
 
 
 @pytest.mark.parametrize(

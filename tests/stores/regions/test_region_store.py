@@ -248,7 +248,7 @@ def test_what_cannot_be_divided_is_decided_at_home(make: Callable[..., RegionSto
         assert type(eu.counters(limit)) is RedisCounters
         ours, theirs = Limiter(text, store=eu), Limiter(text, store=us)
         passed = sum(bool(each.hit("k")) for _ in range(20) for each in (ours, theirs))
-        assert passed == limit.burst + limit.debt
+        assert passed == limit.burst
     assert type(eu.counters(Limit.parse("10/minute"))) is RegionCounters
 
 
@@ -272,13 +272,16 @@ async def test_coroutines_and_gates_decide_by_it(make: Callable[..., RegionStore
     limiter = AsyncLimiter("100/hour", store=store)
     assert await limiter.hit("k")
     assert store._region.started
-    assert [bool(each) for each in await limiter.hit_many(["k"] * 20)] == [True] * 19 + [False]
-    assert (await limiter.peek("other")).remaining == 20
+    # At least the floor of 20 %; a share may have been lent meanwhile.
+    assert sum(bool(each) for each in await limiter.hit_many(["k"] * 20)) >= 19
+    assert (await limiter.peek("other")).remaining >= 20
+    while await limiter.hit("k"):
+        pass
     assert not await limiter.hit_all([("k", None), ("k", "3/hour fixed_window")])
     rules = {"key": "user", "limits": ["50/hour", "30/hour fixed_window"]}
     gate = AsyncGate.from_rules({"domain": "api", "descriptors": [rules]}, store=store)
     passed = [bool(await gate.check({"user": "1"})) for _ in range(40)]
-    assert sum(passed) == 10
+    assert 10 <= sum(passed) <= 30
     await store.close_async()
 
 

@@ -70,11 +70,16 @@ function App() {
     const stops = [
       every(1, async () => {
         try {
-          const fresh = await ask("/v1/overview", { query: { after: known?.second } });
+          // Before its first second, a service has seen none: -1.
+          const after = known && known.second > 0 ? known.second : undefined;
+          const fresh = await ask("/v1/overview", { query: { after } });
           known = merged(known, fresh);
           setLive(known);
           setLost(null);
-        } catch (error) { failed(error); }
+        } catch (error) {
+          known = null; // whatever was wrong: begin anew
+          failed(error);
+        }
       }),
       every(3, async () => {
         try {
