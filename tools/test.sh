@@ -12,7 +12,7 @@ shift
 
 # What the core has no part in.
 once=(tests/{adaptive,admin,cli,client,concurrency,control,deploy,kv,loadgen,metrics,proxy,quota}
-    tests/{realtime,running,wires}
+    tests/{page,realtime,running,wires}
     tests/integrations/{grpc,test_gunicorn.py}
     tests/stores/test_redis_{cancel,clients,fixtures,processes,secrets}.py)
 ls -d "${once[@]}" >/dev/null || exit # one was moved
