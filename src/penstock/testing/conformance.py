@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.errors import InvalidCost, InvalidKey
+from penstock.errors import InvalidCost, InvalidKey, LimitExceeded
 from penstock.limiter import Limiter
 from penstock.limits import Limit
 from penstock.stores.base import Store
@@ -315,6 +315,8 @@ class StoreConformance:
         several = [limiter.reserve("k") for _ in range(4)]
         assert [each.delay for each in several[:3]] == [0.0, 1.0, 2.0]
         assert not several[3]
+        # It has no turn to wait for.
+        _raises(LimitExceeded, lambda _: several[3].delay, "k")
         several[1].cancel()  # the third has been promised its time
         assert not limiter.reserve("k")
         several[2].cancel()
